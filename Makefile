@@ -1,0 +1,51 @@
+# `make` prints the targets.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-postgres lint types migrations format lock upgrade clean
+
+PYTHON ?= python3
+BOOTSTRAP := $(PYTHON) -I portal/ops/bootstrap.py
+BIN := .venv/bin
+COMPILE := uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-emit-index-url \
+	--custom-compile-command "make lock"
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## Set up, start the portal and one worker, print the address (DEMO_PORT=8000)
+	@$(BOOTSTRAP) demo
+	@$(BIN)/python manage.py demo
+
+test: setup lint types migrations ## Set up, then run every check and every test
+	@$(BIN)/python -m pytest
+
+test-postgres: setup ## Run the portal's tests on a throw-away PostgreSQL
+	@$(BIN)/python -m tests.postgres -- $(BIN)/python -m pytest tests/portal
+
+setup: ## Make .venv with everything for development
+	@$(BOOTSTRAP) dev
+
+lint: setup ## Check style with ruff
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+types: setup ## Check types with mypy
+	@$(BIN)/mypy
+
+migrations: setup ## Check that the migrations match the models
+	@$(BIN)/python manage.py makemigrations --check --dry-run
+
+format: setup ## Rewrite the style with ruff
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+lock: ## Write the locks from pyproject.toml (needs uv)
+	@$(COMPILE) $(LOCK_OPTIONS) --extra verifier --extra dev -o requirements/dev.txt
+	@$(COMPILE) $(LOCK_OPTIONS) --extra verifier -c requirements/dev.txt -o requirements/demo.txt
+	@$(COMPILE) $(LOCK_OPTIONS) -c requirements/dev.txt -o requirements/web.txt
+
+upgrade: ## Write the locks with the newest versions that pyproject.toml allows
+	@$(MAKE) --no-print-directory lock LOCK_OPTIONS=--upgrade
+
+clean: ## Delete the environment, the demo's data and all caches
+	rm -rf .venv var staticfiles .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find portal verifier tests tasks -name __pycache__ -type d -prune -exec rm -rf {} +
