@@ -12,10 +12,11 @@ import json
 import os
 import platform
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -237,11 +238,20 @@ def announce(lock: str) -> None:
     )
 
 
+def make_variables(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables for the tools of the set-up."""
+    # Another active environment must not receive our packages.
+    variables = {key: value for key, value in inherited.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile or paths.capath:
+        # Behind a proxy with its own certificate only the system's store knows it; uv brings a store of its own.
+        variables.setdefault("UV_SYSTEM_CERTS", "true")
+    return variables
+
+
 def execute(command: list[str]) -> None:
     """Run one command of the set-up. Raises SetupError when it fails."""
-    # An index or a target of the caller's own environment stays in force; an active environment must not.
-    environment = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH")}
-    if subprocess.run(command, env=environment, check=False).returncode:
+    if subprocess.run(command, env=make_variables(os.environ), check=False).returncode:
         raise SetupError(
             f"The set-up failed at: {' '.join(command)}\n"
             "Its message is above. When it was the network, run the same command again: the set-up starts afresh."
