@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.auth.models import AnonymousUser
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from portal.runs.states import HELD, OPEN, State, list_sources
+
+if TYPE_CHECKING:
+    from portal.accounts.models import User
+    from portal.runs.models import Run
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def visible_to(self, user: User | AnonymousUser) -> RunQuerySet:
+        """The runs that `user` may see: public ones, own ones, those shown to a team of the user; all for staff."""
+        public = Q(visibility="public")
+        if not user.is_authenticated:
+            return self.filter(public)
+        if user.is_staff:
+            return self
+        teams = user.memberships.values("team")
+        return self.filter(public | Q(submitted_by=user) | Q(visibility="team", team__in=teams))
+
+    def counted(self) -> RunQuerySet:
+        """The runs that standings count: public, with a verdict."""
+        return self.filter(visibility="public", state=State.FINISHED)
+
+    def open(self) -> RunQuerySet:
+        """The runs to which something will still happen."""
+        return self.filter(state__in=OPEN)
+
+    def due(self) -> RunQuerySet:
+        """The runs that wait for a worker, the next one first."""
+        return self.filter(state=State.QUEUED).order_by("-priority", "queued_at", "id")
+
+    def ahead_of(self, run: Run) -> RunQuerySet:
+        """The runs that a worker will take before `run`."""
+        earlier = Q(queued_at__lt=run.queued_at) | Q(queued_at=run.queued_at, id__lt=run.id)
+        return self.due().filter(
+            Q(priority__gt=run.priority) | (Q(priority=run.priority) & earlier), environment=run.environment_id
+        )
+
+    def held(self) -> RunQuerySet:
+        """The runs that a worker holds by a lease that has not ended."""
+        return self.filter(state__in=HELD, lease_expires_at__gt=Now())
+
+    def expired(self) -> RunQuerySet:
+        """The runs whose lease ended without a word from the worker."""
+        return self.filter(state__in=HELD, lease_expires_at__lte=Now())
+
+    def for_lists(self) -> RunQuerySet:
+        """Join what a list shows and leave out the long texts."""
+        return self.select_related("task", "environment", "system", "team", "verdict").defer(
+            "verdict__body", "task__instruction", "task__reference_source", "progress"
+        )
+
+    def move(self, state: State, **changes: Any) -> int:
+        """Update the rows that may go to `state`, and return how many did.
+
+        The one statement that changes a state: a row that has moved on meanwhile is left alone.
+        """
+        return self.filter(state__in=list_sources(state)).update(state=state, **changes)

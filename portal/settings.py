@@ -1,0 +1,209 @@
+"""The portal's settings. Everything works without configuration; docs name the environment variables read here."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from os import getpid
+from pathlib import Path
+
+import environ
+from csp.constants import NONE, SELF
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+env = environ.Env()
+
+# What the portal writes: the database, the secret key, locks and the folders of runs in progress.
+VAR_DIR = Path(env.str("PORTAL_VAR", default=str(BASE_DIR / "var"))).resolve()
+
+
+def read_secret_key(path: Path) -> str:
+    """Return the key kept at `path`, which is made at the first call."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{getpid()}")
+    if not path.exists():
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(50), encoding="ascii")
+        # A link fails when another process was first, whose key then holds.
+        try:
+            path.hardlink_to(draft)
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+    return path.read_text(encoding="ascii")
+
+
+DEBUG = env.bool("PORTAL_DEBUG", default=False)
+SECRET_KEY = env.str("PORTAL_SECRET_KEY", default="") or read_secret_key(VAR_DIR / "secret-key")
+ALLOWED_HOSTS = env.list("PORTAL_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("PORTAL_CSRF_TRUSTED_ORIGINS", default=[])
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "csp",
+    "django_htmx",
+    "django_q",
+    "portal.accounts",
+    "portal.catalog",
+    "portal.systems",
+    "portal.runs",
+    "portal.standings",
+    "portal.ops",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "portal.ops.middleware.PermissionsPolicyMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "portal.ops.middleware.BodyLimitMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "portal.urls"
+WSGI_APPLICATION = "portal.wsgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{VAR_DIR / 'portal.sqlite3'}")}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # A transaction that reads first and writes later ends in "database is locked" unless it is immediate.
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    }
+    # A file, because tests of two processes need one, and named by the process, so that two test runs do not meet.
+    DATABASES["default"]["TEST"] = {"NAME": str(VAR_DIR / f"test-{getpid()}.sqlite3")}
+else:
+    DATABASES["default"]["CONN_MAX_AGE"] = 60
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_USER_MODEL = "accounts.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "/sign-in/"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "/"
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+# Before `collectstatic` the plain names serve.
+WHITENOISE_MANIFEST_STRICT = False
+WHITENOISE_USE_FINDERS = DEBUG
+
+# No request is larger, whatever it carries. A submission has its own, smaller limit.
+MAX_BODY_BYTES = 1024 * 1024
+DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
+FILE_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
+FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler"]
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        # The hash of the empty string: the chart library adds one empty style element.
+        "style-src": [SELF, "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"],
+        "img-src": [SELF, "data:"],
+        "connect-src": [SELF],
+        "font-src": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "base-uri": [NONE],
+    }
+}
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_HTTPONLY = True
+if env.bool("PORTAL_HTTPS", default=False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_SSL_REDIRECT = True
+    SECURE_HSTS_SECONDS = 365 * 24 * 3600
+    SESSION_COOKIE_SECURE = True
+    CSRF_COOKIE_SECURE = True
+
+# The program that judges; `verify TASK FILE ...` is appended.
+VERIFIER_COMMAND = env.list("PORTAL_VERIFIER_COMMAND", default=[sys.executable, "-m", "verifier"])
+VERIFICATION_TIMEOUT_SECONDS = env.int("PORTAL_VERIFICATION_TIMEOUT", default=900)
+LEASE_SECONDS = env.int("PORTAL_LEASE_SECONDS", default=30)
+LEASE_RENEWAL_SECONDS = LEASE_SECONDS / 6
+# How long a due run may wait beside an idle cluster before the cluster counts as stalled.
+STALL_SECONDS = env.int("PORTAL_STALL_SECONDS", default=15)
+
+# django-q2 carries wake-ups only: a lost, repeated or late one is harmless (docs/decisions.md).
+Q_CLUSTER = {
+    "name": "kernelquest",
+    "orm": "default",
+    "workers": 1,
+    "queue_limit": 1,
+    "bulk": 1,
+    "poll": 0.5,
+    "recycle": 1,
+    "timeout": VERIFICATION_TIMEOUT_SECONDS + 60,
+    "retry": 4 * (VERIFICATION_TIMEOUT_SECONDS + 60),
+    "ack_failures": True,
+    "max_attempts": 1,
+    "save_limit": -1,
+    "catch_up": False,
+    "scheduler": False,
+    # Each environment has a cluster of its own, named by `Q_CLUSTER_NAME`; all share the settings above.
+    "ALT_CLUSTERS": {},
+}
+
+LOG_LEVEL = env.str("PORTAL_LOG_LEVEL", default="INFO")
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "plain": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
+        "json": {"()": "portal.ops.logs.build_json_formatter"},
+    },
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": "json" if env.str("PORTAL_LOG_FORMAT", default="plain") == "json" else "plain",
+        },
+    },
+    "root": {"handlers": ["console"], "level": LOG_LEVEL},
+    # django-q2 adds a handler of its own when its logger has none.
+    "loggers": {"django-q": {"handlers": ["console"], "level": "WARNING", "propagate": False}},
+}

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class SystemsConfig(AppConfig):
+    name = "portal.systems"
