@@ -173,16 +173,15 @@ class Environment:
 
 def plan_creation(interpreter: Interpreter | None, uv: str | None, path: Path) -> list[str]:
     """Return the command that makes an empty environment at `path`. Raises SetupError."""
-    if interpreter is None and uv is None:
+    if uv:
+        return [uv, "venv", "--quiet", "--python", interpreter.path if interpreter else "3.12", str(path)]
+    if interpreter is None:
         raise SetupError(
             "No Python 3.11 or 3.12 found (this is {}.{}): the pinned Triton 3.1.0 has no build for another version.\n"
             "Install python3.11 or python3.12 so that it is on PATH, or install uv, which can supply one.".format(
                 *sys.version_info
             )
         )
-    if uv:
-        return [uv, "venv", "--quiet", "--python", interpreter.path if interpreter else "3.12", str(path)]
-    assert interpreter is not None
     if not interpreter.has_ensurepip:
         raise SetupError(
             "{} cannot make a virtual environment: its ensurepip is missing.\n"
