@@ -161,6 +161,8 @@ if env.bool("PORTAL_HTTPS", default=False):
     SESSION_COOKIE_SECURE = True
     CSRF_COOKIE_SECURE = True
 
+# The environments for which a worker of this installation judges runs.
+SERVED_ENVIRONMENTS = env.list("PORTAL_ENVIRONMENTS", default=["cpu-interpreter"])
 # The program that judges; `verify TASK FILE ...` is appended.
 VERIFIER_COMMAND = env.list("PORTAL_VERIFIER_COMMAND", default=[sys.executable, "-m", "verifier"])
 VERIFICATION_TIMEOUT_SECONDS = env.int("PORTAL_VERIFICATION_TIMEOUT", default=900)

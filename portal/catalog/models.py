@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from portal.catalog.querysets import TaskQuerySet
+from portal.catalog.querysets import EnvironmentQuerySet, TaskQuerySet
 
 
 class Environment(models.Model):
@@ -19,6 +19,8 @@ class Environment(models.Model):
     clock_policy = models.CharField(max_length=200)
     device = models.JSONField()
     versions = models.JSONField()
+
+    objects = EnvironmentQuerySet.as_manager()
 
     class Meta:
         ordering = ["-official", "slug"]

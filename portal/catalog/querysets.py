@@ -2,10 +2,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.db import models
 
 if TYPE_CHECKING:
-    from portal.catalog.models import Task
+    from portal.catalog.models import Environment, Task
+
+
+class EnvironmentQuerySet(models.QuerySet["Environment"]):
+    def served(self) -> EnvironmentQuerySet:
+        """The environments for which this installation accepts runs."""
+        return self.filter(slug__in=settings.SERVED_ENVIRONMENTS)
 
 
 class TaskQuerySet(models.QuerySet["Task"]):

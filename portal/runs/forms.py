@@ -1,0 +1,112 @@
+"""The form that takes a submission, and the one that narrows the list of runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import AnonymousUser
+from django.core.files.uploadedfile import UploadedFile
+from django.db.models import Q
+
+from portal.accounts.models import User
+from portal.catalog.models import Environment, Task
+from portal.ops.models import Worker
+from portal.runs.models import Run
+from portal.runs.querysets import RunQuerySet
+from portal.runs.states import State
+from portal.runs.uploads import SOURCE_CAP, UploadError, check_file_name, decode_source
+from portal.systems.models import System
+from verifier.verdict import Outcome
+
+
+class SubmissionForm(forms.Form):
+    """One solution, as a file or as pasted text."""
+
+    task = forms.ModelChoiceField(Task.objects.none(), empty_label="Choose a task")
+    environment = forms.ModelChoiceField(Environment.objects.none(), empty_label=None)
+    system = forms.ModelChoiceField(System.objects.none(), empty_label=None)
+    file = forms.FileField(
+        required=False,
+        allow_empty_file=True,
+        label="Solution file",
+        widget=forms.FileInput(attrs={"accept": ".py"}),
+    )
+    text = forms.CharField(
+        required=False,
+        strip=False,
+        label="Or its text",
+        widget=forms.Textarea(attrs={"spellcheck": "false", "autocapitalize": "off", "data-cap": SOURCE_CAP}),
+    )
+    visibility = forms.ChoiceField(
+        choices=Run.Visibility.choices,
+        initial=Run.Visibility.PUBLIC,
+        widget=forms.RadioSelect,
+        label="Who sees the run",
+        help_text="Only public runs enter the board. The source stays with you and your team.",
+    )
+
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        served = Worker.objects.alive().values("environment_slug")
+        self.fields["task"].queryset = Task.objects.active().for_lists()
+        self.fields["environment"].queryset = Environment.objects.filter(Q(timed=False) | Q(slug__in=served))
+        self.fields["system"].queryset = System.objects.submittable_by(user).distinct()
+
+    def clean(self) -> dict[str, Any]:
+        """Check what was submitted, and keep the text of a refused file for the next try."""
+        data = super().clean() or {}
+        upload, pasted = data.get("file"), data.get("text", "")
+        if upload and pasted.strip():
+            self.add_error("file", "Give a file or its text, not both.")
+        elif upload:
+            data["content"] = self.read_upload(upload)
+        elif "text" not in self.errors:
+            # Browsers send pasted lines with carriage returns.
+            data["content"] = self.read_source("text", pasted.replace("\r\n", "\n").encode())
+        if self.errors and upload and data.get("content"):
+            self.data = self.data.copy()
+            self.data["text"] = data["content"]
+        return data
+
+    def read_upload(self, upload: UploadedFile) -> str:
+        """Return the text of `upload`; add an error when its name or content is refused."""
+        try:
+            check_file_name(upload.name or "")
+        except UploadError as error:
+            self.add_error("file", str(error))
+        return self.read_source("file", upload.read())
+
+    def read_source(self, field: str, content: bytes) -> str:
+        """Return the text of `content`, or an empty string after adding an error to `field`."""
+        try:
+            return decode_source(content)
+        except UploadError as error:
+            self.add_error(field, str(error))
+            return ""
+
+
+class RunFilterForm(forms.Form):
+    """What to show in the list of runs."""
+
+    task = forms.ModelChoiceField(Task.objects.none(), required=False, empty_label="All tasks")
+    system = forms.ModelChoiceField(System.objects.none(), required=False, empty_label="All systems", to_field_name="slug")
+    state = forms.ChoiceField(required=False, choices=[("", "All states"), *State.choices])
+    outcome = forms.ChoiceField(
+        required=False,
+        choices=[("", "All outcomes")]
+        + [(outcome.value, outcome.replace("_", " ").capitalize()) for outcome in Outcome if outcome is not Outcome.INFRASTRUCTURE],
+    )
+
+    def __init__(self, *args: Any, user: User | AnonymousUser, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        visible = Run.objects.visible_to(user).order_by()
+        self.fields["task"].queryset = Task.objects.for_lists()
+        self.fields["system"].queryset = System.objects.filter(pk__in=visible.values("system"))
+
+    def narrow(self, runs: RunQuerySet) -> RunQuerySet:
+        """Return the `runs` that were asked for; a choice that does not exist narrows nothing."""
+        self.is_valid()
+        names = {"task": "task", "system": "system", "state": "state", "outcome": "verdict__outcome"}
+        chosen = {names[name]: value for name, value in self.cleaned_data.items() if value}
+        return runs.filter(**chosen)

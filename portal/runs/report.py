@@ -1,0 +1,126 @@
+"""What a run page shows of a run: its way so far, its gates, its evidence."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser
+
+from portal.accounts.models import User
+from portal.ops.models import Worker
+from portal.runs.models import Attempt, Run
+from portal.runs.states import State
+from verifier.verdict import Gate, Verdict
+
+
+@dataclass(frozen=True)
+class Step:
+    """One entry of the timeline."""
+
+    label: str
+    at: datetime | None
+    detail: str = ""
+    current: bool = False
+
+
+@dataclass(frozen=True)
+class GateProgress:
+    """How far one gate is: waiting, started, or a gate status."""
+
+    gate: Gate
+    status: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything about a run that changes while it is watched."""
+
+    run: Run
+    steps: list[Step]
+    gates: list[GateProgress]
+    verdict: Verdict | None
+    ahead: int
+    served: bool
+
+    @property
+    def announcement(self) -> str:
+        """One sentence on where the run is, for a screen reader."""
+        if self.verdict:
+            code = self.verdict.primary_failure
+            return f"Finished: {self.verdict.outcome.replace('_', ' ')}{f', {code}' if code else ''}."
+        if self.run.state == State.QUEUED:
+            return f"Queued, {self.ahead} ahead."
+        gate = f", {self.run.current_gate} gate" if self.run.current_gate and not self.run.is_terminal else ""
+        return f"{self.run.get_state_display()}{gate}."
+
+    @property
+    def version(self) -> str:
+        """A token that changes whenever the report does."""
+        shown = repr((self.steps, self.gates, self.announcement, self.served, self.run.cancel_requested_at))
+        return hashlib.sha256(shown.encode()).hexdigest()[:16]
+
+
+def describe_attempt(attempt: Attempt) -> Step:
+    """Return the timeline's entry of one attempt."""
+    current = attempt.outcome == Attempt.Outcome.OPEN
+    detail = f"{attempt.get_outcome_display()}. {attempt.reason}" if not current else f"On {attempt.worker}."
+    return Step(f"Attempt {attempt.number}", attempt.started_at, detail.strip(), current)
+
+
+def build_steps(run: Run, attempts: Sequence[Attempt], ahead: int) -> list[Step]:
+    """Return the way of `run` so far, the latest step last."""
+    steps = [Step("Submitted", run.queued_at), *map(describe_attempt, attempts)]
+    if run.state == State.QUEUED:
+        waiting = "Next in line." if not ahead else f"{ahead} ahead in the queue."
+        steps.append(Step("Waiting for a worker", None, waiting, current=True))
+    elif run.is_terminal:
+        steps.append(Step(run.get_state_display(), run.finished_at))
+    return steps
+
+
+def build_gates(run: Run, verdict: Verdict | None) -> list[GateProgress]:
+    """Return every gate with its status, from the verdict or from what the worker said last."""
+    if verdict:
+        return [GateProgress(result.gate, result.status) for result in verdict.gates]
+    return [GateProgress(gate, run.progress.get(gate, {}).get("state", "waiting")) for gate in Gate]
+
+
+def build_report(run: Run, user: User | AnonymousUser) -> Report:
+    """Return what `user` may see of `run`."""
+    verdict = run.verdict.parse_body() if run.state == State.FINISHED else None
+    if verdict and not user.is_staff:
+        verdict = mask_hidden_distributions(verdict)
+    queued = run.state == State.QUEUED
+    ahead = Run.objects.ahead_of(run).count() if queued else 0
+    served = not queued or Worker.objects.alive().filter(environment_slug=run.environment_id).exists()
+    steps = build_steps(run, run.attempts.defer("log_tail"), ahead)
+    return Report(run, steps, build_gates(run, verdict), verdict, ahead, served)
+
+
+def _replace_words(value: Any, words: dict[str, str]) -> Any:
+    if isinstance(value, str):
+        for word, alias in words.items():
+            value = value.replace(word, alias)
+        return value
+    if isinstance(value, list):
+        return [_replace_words(item, words) for item in value]
+    if isinstance(value, dict):
+        return {key: _replace_words(item, words) for key, item in value.items()}
+    return value
+
+
+def mask_hidden_distributions(verdict: Verdict) -> Verdict:
+    """Return `verdict` with the names of hidden distributions replaced, so that nobody can aim at them."""
+    hidden = sorted({record.distribution for record in verdict.evidence.distributions if not record.visible})
+    # Longer names first: one may be the beginning of another.
+    aliases = {name: f"hidden-{number}" for number, name in enumerate(hidden, 1)}
+    words = dict(sorted(aliases.items(), key=lambda item: -len(item[0])))
+    body = verdict.model_dump(mode="json")
+    body["gates"] = _replace_words(body["gates"], words)
+    body["evidence"] |= {key: _replace_words(body["evidence"][key], words) for key in ("distributions", "events", "error")}
+    return Verdict.model_validate(body)
+

@@ -1,0 +1,132 @@
+"""What people do with runs: submit, cancel, show. The worker's side is in `lease`."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import transaction
+from django.db.models.functions import Coalesce, Now
+
+from portal.accounts.models import User
+from portal.catalog.models import Environment, Task
+from portal.runs import dispatch
+from portal.runs.models import Run, Source
+from portal.runs.states import HELD, State
+from portal.standings.services import refresh_standing
+from portal.systems.models import System
+
+MAX_SOURCE_BYTES = 256 * 1024
+
+
+def check_source(source: str | bytes) -> tuple[str, bytes]:
+    """Return the submission as text and bytes. Raises ValidationError on the field `source`."""
+    try:
+        content = source.encode() if isinstance(source, str) else source
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        reason = f"The file is not UTF-8 text: byte {error.start} cannot be read. Save it as UTF-8."
+        raise ValidationError({"source": ValidationError(reason, code="encoding")}) from error
+    except UnicodeEncodeError as error:
+        reason = f"Character {error.start} of the text is not valid Unicode. Remove it."
+        raise ValidationError({"source": ValidationError(reason, code="encoding")}) from error
+    if not text.strip():
+        raise ValidationError({"source": ValidationError("The file is empty. Choose your solution.py.", code="empty")})
+    if len(content) > MAX_SOURCE_BYTES:
+        reason = f"The file has {len(content):,} bytes. At most {MAX_SOURCE_BYTES:,} are accepted."
+        raise ValidationError({"source": ValidationError(reason, code="size")})
+    if "\0" in text:
+        reason = f"The file holds a NUL byte at position {content.index(0)}. Submit Python source, not a binary file."
+        raise ValidationError({"source": ValidationError(reason, code="nul")})
+    return text, content
+
+
+def keep_source(text: str, content: bytes) -> Source:
+    """Return the row for this submission's bytes, which may have been submitted before."""
+    digest = hashlib.sha256(content).hexdigest()
+    lines = text.count("\n") + (not text.endswith("\n"))
+    source, _ = Source.objects.get_or_create(
+        sha256=digest, defaults={"text": text, "bytes": len(content), "lines": lines}
+    )
+    return source
+
+
+def _check_target(task: Task, environment: Environment) -> None:
+    if not task.active:
+        raise ValidationError({"task": f"Task {task.id} is no longer part of the benchmark. Choose another one."})
+    if environment.slug not in settings.SERVED_ENVIRONMENTS:
+        served = ", ".join(settings.SERVED_ENVIRONMENTS)
+        reason = f"No worker of this installation serves {environment.slug}. Choose one of: {served}."
+        raise ValidationError({"environment": reason})
+
+
+@transaction.atomic
+def submit_run(
+    *,
+    user: User,
+    task: Task,
+    environment: Environment,
+    system: System,
+    source: str | bytes,
+    visibility: str = Run.Visibility.PRIVATE,
+    release_source: bool = False,
+) -> Run:
+    """Queue a solution for judgement.
+
+    Raises ValidationError, by field, for a bad submission, and PermissionDenied when `user` is not in the team
+    that owns `system`.
+    """
+    if not System.objects.submittable_by(user).filter(pk=system.pk).exists():
+        raise PermissionDenied(f"Only members of {system.team} submit runs of {system}.")
+    if visibility not in Run.Visibility.values:
+        raise ValidationError({"visibility": f"Choose one of: {', '.join(Run.Visibility.values)}."})
+    _check_target(task, environment)
+    run = Run.objects.create(
+        task=task,
+        task_digest=task.digest,
+        environment=environment,
+        system=system,
+        team=system.team,
+        submitted_by=user,
+        source=keep_source(*check_source(source)),
+        source_released=release_source,
+        visibility=visibility,
+    )
+    transaction.on_commit(partial(dispatch.wake, environment.slug), robust=True)
+    return run
+
+
+def _check_owner(run: Run, user: User) -> None:
+    if not run.is_owned_by(user):
+        raise PermissionDenied("Only the submitter, members of the team and staff change a run.")
+
+
+@transaction.atomic
+def cancel_run(*, run: Run, user: User) -> Run:
+    """Cancel a waiting run at once, or ask the worker to stop a run in progress.
+
+    Raises PermissionDenied, and ValidationError when the run has ended.
+    """
+    _check_owner(run, user)
+    row = Run.objects.filter(pk=run.pk)
+    waiting = row.filter(state=State.QUEUED)
+    if not waiting.move(State.CANCELLED, finished_at=Now(), cancel_requested_at=Now()):
+        held = row.filter(state__in=HELD)
+        if not held.update(cancel_requested_at=Coalesce("cancel_requested_at", Now())):
+            raise ValidationError("This run has ended and cannot be cancelled.", code="ended")
+    run.refresh_from_db()
+    return run
+
+
+@transaction.atomic
+def set_visibility(*, run: Run, user: User, visibility: str, release_source: bool) -> Run:
+    """Change who sees a run and its source. Raises PermissionDenied and ValidationError."""
+    _check_owner(run, user)
+    if visibility not in Run.Visibility.values:
+        raise ValidationError({"visibility": f"Choose one of: {', '.join(Run.Visibility.values)}."})
+    Run.objects.filter(pk=run.pk).update(visibility=visibility, source_released=release_source)
+    refresh_standing(environment_id=run.environment_id, system_id=run.system_id)
+    run.refresh_from_db()
+    return run

@@ -1,0 +1,163 @@
+"""Submit a solution, watch its run, read its verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import ValidationError
+from django.core.paginator import Paginator
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django_htmx.http import HttpResponseStopPolling
+
+from portal.catalog.markup import highlight_python
+from portal.catalog.models import Task
+from portal.runs.forms import RunFilterForm, SubmissionForm
+from portal.runs.models import Run
+from portal.runs.report import build_report, mask_hidden_distributions
+from portal.runs.sample_solutions import SAMPLES, find_sample
+from portal.runs.services import cancel_run, submit_run
+from portal.runs.uploads import list_hints
+
+RUNS_PER_PAGE = 50
+
+
+def get_run(request: HttpRequest, public_id: UUID) -> Run:
+    """Return the run, or raise Http404 when there is none that the visitor may see."""
+    return get_object_or_404(Run.objects.visible_to(request.user).for_pages(), public_id=public_id)
+
+
+def find_initial(request: HttpRequest) -> dict[str, Any]:
+    """Return what the form starts with: a task that was asked for, or an earlier run to submit again."""
+    task = request.GET.get("task", "")
+    try:
+        earlier = UUID(request.GET.get("from", ""))
+    except ValueError:
+        return {"task": task}
+    run = get_run(request, earlier)
+    text = run.source.text if run.source_readable_by(request.user) else ""
+    return {"task": run.task_id, "system": run.system_id, "environment": run.environment_id, "text": text}
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def submit_solution(request: HttpRequest) -> HttpResponse:
+    """Take a solution; a refused one changes nothing and keeps what was typed."""
+    if request.method != "POST":
+        form = SubmissionForm(user=request.user, initial=find_initial(request))
+        return render_submission(request, form, 200)
+    form = SubmissionForm(request.POST, request.FILES, user=request.user)
+    if not form.is_valid():
+        return render_submission(request, form, 400)
+    data = form.cleaned_data
+    try:
+        run = submit_run(
+            user=request.user,
+            task=data["task"],
+            environment=data["environment"],
+            system=data["system"],
+            text=data["content"],
+            visibility=data["visibility"],
+        )
+    except ValidationError as error:
+        form.add_error(None, error)
+        return render_submission(request, form, 400)
+    for hint in list_hints(data["content"]):
+        if not hint.passed:
+            messages.warning(request, f"Nothing in the text {hint.label}. The run is judged all the same.")
+    return redirect("runs:run_detail", public_id=run.public_id)
+
+
+def render_submission(request: HttpRequest, form: SubmissionForm, status: int) -> HttpResponse:
+    """Return the submit page with the samples and the tasks that they are for."""
+    tasks = Task.objects.for_lists().in_bulk([sample.task_id for sample in SAMPLES])
+    samples = [(sample, tasks.get(sample.task_id)) for sample in SAMPLES]
+    return render(request, "runs/submit.html", {"form": form, "samples": samples}, status=status)
+
+
+@require_safe
+def download_sample(_request: HttpRequest, name: str) -> FileResponse:
+    """Send a sample solution as a text file."""
+    sample = find_sample(name)
+    if sample is None or not sample.path.is_file():
+        raise Http404
+    return FileResponse(sample.path.open("rb"), as_attachment=True, filename=sample.path.name, content_type="text/plain")
+
+
+@require_safe
+def list_runs(request: HttpRequest) -> HttpResponse:
+    """Show the runs that the visitor may see, the newest first."""
+    form = RunFilterForm(request.GET, user=request.user)
+    runs = form.narrow(Run.objects.visible_to(request.user)).for_lists()
+    page = Paginator(runs, RUNS_PER_PAGE).get_page(request.GET.get("page"))
+    query = request.GET.copy()
+    query.pop("page", None)
+    return render(request, "runs/run_list.html", {"page": page, "form": form, "query": query.urlencode()})
+
+
+@require_safe
+@never_cache
+def show_run(request: HttpRequest, public_id: UUID) -> HttpResponse:
+    """Show one run: where it is, what each gate saw, and its source to those who may read it."""
+    run = get_run(request, public_id)
+    readable = run.source_readable_by(request.user)
+    context = {
+        "report": build_report(run, request.user),
+        "owned": run.is_owned_by(request.user),
+        "readable": readable,
+        "source": highlight_python(run.source.text, "line") if readable else "",
+    }
+    return render(request, "runs/run_detail.html", context)
+
+
+@require_safe
+@never_cache
+def show_status(request: HttpRequest, public_id: UUID) -> HttpResponse:
+    """Return the part of a run page that changes: nothing while it is as the page has it, and for the last time at the end."""
+    run = get_run(request, public_id)
+    report = build_report(run, request.user)
+    if request.GET.get("seen") == report.version:
+        return HttpResponse(status=204)
+    page = render(request, "runs/_status.html", {"report": report, "owned": run.is_owned_by(request.user)})
+    return HttpResponseStopPolling(page.content) if run.is_terminal else page
+
+
+@require_safe
+def download_verdict(request: HttpRequest, public_id: UUID) -> HttpResponse:
+    """Send the verdict as JSON."""
+    run = get_run(request, public_id)
+    if not hasattr(run, "verdict"):
+        raise Http404
+    verdict = run.verdict.parse_body()
+    if not request.user.is_staff:
+        verdict = mask_hidden_distributions(verdict)
+    response = JsonResponse(verdict.model_dump(mode="json"), json_dumps_params={"indent": 2})
+    response["Content-Disposition"] = f'attachment; filename="verdict-{run.public_id}.json"'
+    return response
+
+
+@require_safe
+def download_source(request: HttpRequest, public_id: UUID) -> HttpResponse:
+    """Send what was submitted, as a text file, to those who may read it."""
+    run = get_run(request, public_id)
+    if not run.source_readable_by(request.user):
+        raise Http404
+    response = HttpResponse(run.source.text, content_type="text/plain; charset=utf-8")
+    response["Content-Disposition"] = 'attachment; filename="solution.py"'
+    return response
+
+
+@require_POST
+@login_required
+def cancel(request: HttpRequest, public_id: UUID) -> HttpResponse:
+    """Stop a run of one's own."""
+    run = get_run(request, public_id)
+    if not run.is_owned_by(request.user):
+        raise Http404
+    cancel_run(run=run, user=request.user)
+    return redirect("runs:run_detail", public_id=run.public_id)
