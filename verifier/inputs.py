@@ -95,7 +95,7 @@ def _build_power_law(nodes: int, edges: int, generator: torch.Generator) -> tupl
     ticket = torch.rand(edges, generator=generator, device=generator.device, dtype=torch.float64) * popularity[-1]
     preferred = torch.searchsorted(popularity, ticket).clamp(max=nodes - 1)
     uniform = draw_integers(0, nodes, edges, generator)
-    col = torch.where(draw_uniform((edges,), 0.0, 1.0, generator) < 0.5, uniform, preferred)
+    col = torch.where(draw_integers(0, 2, edges, generator).bool(), uniform, preferred)
     return degrees, _cover_nodes(col, nodes, generator)
 
 
