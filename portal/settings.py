@@ -165,6 +165,8 @@ if env.bool("PORTAL_HTTPS", default=False):
 SERVED_ENVIRONMENTS = env.list("PORTAL_ENVIRONMENTS", default=["cpu-interpreter"])
 # The program that judges; `verify TASK FILE ...` is appended.
 VERIFIER_COMMAND = env.list("PORTAL_VERIFIER_COMMAND", default=[sys.executable, "-m", "verifier"])
+# Submissions lie here while they are judged.
+WORK_DIR = VAR_DIR / "work"
 VERIFICATION_TIMEOUT_SECONDS = env.int("PORTAL_VERIFICATION_TIMEOUT", default=900)
 LEASE_SECONDS = env.int("PORTAL_LEASE_SECONDS", default=30)
 LEASE_RENEWAL_SECONDS = LEASE_SECONDS / 6

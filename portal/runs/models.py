@@ -74,14 +74,18 @@ class Run(models.Model):
     class Meta:
         ordering = ["-queued_at", "-id"]
         indexes = [
-            models.Index(F("environment"), F("priority").desc(), F("queued_at"), name="run_due", condition=Q(state="queued")),
+            models.Index(
+                F("environment"), F("priority").desc(), F("queued_at"), name="run_due", condition=Q(state="queued")
+            ),
             models.Index(fields=["lease_expires_at"], name="run_leases", condition=Q(state__in=["leased", "running"])),
             models.Index(fields=["environment", "system", "state"], name="run_by_system"),
             models.Index(fields=["-queued_at", "-id"], name="run_newest"),
         ]
         constraints = [
             models.CheckConstraint(condition=Q(state__in=State.values), name="run_state_known"),
-            models.CheckConstraint(condition=Q(visibility__in=["private", "team", "public"]), name="run_visibility_known"),
+            models.CheckConstraint(
+                condition=Q(visibility__in=["private", "team", "public"]), name="run_visibility_known"
+            ),
             models.CheckConstraint(condition=Q(attempt__lte=F("max_attempts")), name="run_attempts_bounded"),
             models.CheckConstraint(
                 condition=~Q(state="queued") | (_NO_LEASE & Q(finished_at__isnull=True, attempt__lt=F("max_attempts"))),
@@ -99,7 +103,8 @@ class Run(models.Model):
                 name="run_held_consistent",
             ),
             models.CheckConstraint(
-                condition=~Q(state__in=["finished", "cancelled", "crashed"]) | (_NO_LEASE & Q(finished_at__isnull=False)),
+                condition=~Q(state__in=["finished", "cancelled", "crashed"])
+                | (_NO_LEASE & Q(finished_at__isnull=False)),
                 name="run_ended_consistent",
             ),
         ]

@@ -15,32 +15,21 @@ from portal.catalog.models import Environment, Task
 from portal.runs import dispatch
 from portal.runs.models import Run, Source
 from portal.runs.states import HELD, State
+from portal.runs.uploads import UploadError, decode_source
 from portal.standings.services import refresh_standing
 from portal.systems.models import System
-
-MAX_SOURCE_BYTES = 256 * 1024
 
 
 def check_source(source: str | bytes) -> tuple[str, bytes]:
     """Return the submission as text and bytes. Raises ValidationError on the field `source`."""
     try:
         content = source.encode() if isinstance(source, str) else source
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        reason = f"The file is not UTF-8 text: byte {error.start} cannot be read. Save it as UTF-8."
-        raise ValidationError({"source": ValidationError(reason, code="encoding")}) from error
+        return decode_source(content), content
     except UnicodeEncodeError as error:
         reason = f"Character {error.start} of the text is not valid Unicode. Remove it."
-        raise ValidationError({"source": ValidationError(reason, code="encoding")}) from error
-    if not text.strip():
-        raise ValidationError({"source": ValidationError("The file is empty. Choose your solution.py.", code="empty")})
-    if len(content) > MAX_SOURCE_BYTES:
-        reason = f"The file has {len(content):,} bytes. At most {MAX_SOURCE_BYTES:,} are accepted."
-        raise ValidationError({"source": ValidationError(reason, code="size")})
-    if "\0" in text:
-        reason = f"The file holds a NUL byte at position {content.index(0)}. Submit Python source, not a binary file."
-        raise ValidationError({"source": ValidationError(reason, code="nul")})
-    return text, content
+        raise ValidationError({"source": reason}) from error
+    except UploadError as error:
+        raise ValidationError({"source": str(error)}) from error
 
 
 def keep_source(text: str, content: bytes) -> Source:

@@ -1,0 +1,110 @@
+"""Copies the tasks and environments on disk into the database. Nothing of a task is imported or run."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from portal.catalog.models import Certificate, Environment, Task
+from verifier.environment import EnvironmentSpecification, list_environments
+from verifier.task import REQUIRED_FILES, TaskError, find_tasks_root, load_tasks
+from verifier.task import Task as TaskFolder
+
+
+class CertificateFile(BaseModel):
+    """What the portal reads of a certificate; the rest is kept as it is."""
+
+    model_config = ConfigDict(extra="allow")
+
+    target: float = Field(gt=0, allow_inf_nan=False)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """How much was loaded."""
+
+    environments: int
+    tasks: int
+    certificates: int
+    retired: int
+
+
+def _keep_environment(specification: EnvironmentSpecification) -> Environment:
+    fields = specification.model_dump(mode="json", exclude={"schema_id", "slug"})
+    environment, _ = Environment.objects.update_or_create(slug=specification.slug, defaults=fields)
+    return environment
+
+
+def compute_task_digest(folder: Path) -> str:
+    """Return the SHA-256 over every file that defines the task in `folder`."""
+    digest = hashlib.sha256()
+    for name in REQUIRED_FILES:
+        digest.update(f"{name}\0".encode())
+        digest.update(hashlib.sha256((folder / name).read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _describe_task(task: TaskFolder) -> dict[str, Any]:
+    """Return the fields of a task's row, without anything that is hidden from agents."""
+    specification = task.specification
+    visible = specification.visible_distributions
+    hidden = {"schema_id", "id", "distributions", "shortcuts"}
+    return specification.model_dump(mode="json", exclude=hidden) | {
+        "active": True,
+        "instruction": task.instruction,
+        "reference_source": task.reference_source,
+        "distributions": [item.model_dump(include={"name", "description"}) for item in visible],
+        "hidden_distributions": len(specification.distributions) - len(visible),
+        "digest": compute_task_digest(task.path),
+    }
+
+
+def _read_certificate(path: Path) -> dict[str, Any]:
+    try:
+        return CertificateFile.model_validate_json(path.read_bytes()).model_dump(mode="json")
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise TaskError(path, ".".join(map(str, first["loc"])), first["msg"]) from error
+
+
+def _keep_certificate(path: Path, task_id: str, environments: set[str]) -> Certificate:
+    if path.stem not in environments:
+        raise TaskError(path, "", f"there is no environment {path.stem!r}; known: {', '.join(sorted(environments))}")
+    body = _read_certificate(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    certificate, _ = Certificate.objects.update_or_create(
+        task_id=task_id,
+        environment_id=path.stem,
+        defaults={"target": body["target"], "body": body, "digest": digest},
+    )
+    return certificate
+
+
+def _keep_task(task: TaskFolder, environments: set[str]) -> list[Certificate]:
+    Task.objects.update_or_create(id=task.id, defaults=_describe_task(task))
+    paths = sorted((task.path / "certificates").glob("*.json"))
+    certificates = [_keep_certificate(path, task.id, environments) for path in paths]
+    kept = [certificate.pk for certificate in certificates]
+    Certificate.objects.filter(task_id=task.id).exclude(pk__in=kept).delete()
+    return certificates
+
+
+@transaction.atomic
+def load_catalog(root: Path | None = None) -> Catalog:
+    """Make the database say what the folder of tasks says. A task that is gone keeps its runs and takes no new ones.
+
+    Raises TaskError, with file, key and reason, and then changes nothing.
+    """
+    root = root or find_tasks_root()
+    tasks = load_tasks(root)
+    if not tasks:
+        raise TaskError(root, "", "there is no task here; name the folder of tasks by KQ_TASKS")
+    environments = {_keep_environment(specification).slug for specification in list_environments(root)}
+    certificates = sum(len(_keep_task(task, environments)) for task in tasks)
+    gone = Task.objects.active().exclude(id__in=[task.id for task in tasks])
+    return Catalog(len(environments), len(tasks), certificates, gone.update(active=False))

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import signal
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import Tags
+from django.core.management.base import BaseCommand, CommandError
+
+from portal.catalog.models import Environment
+from portal.ops.supervisor import Supervisor, WorkerBusy
+
+
+class Command(BaseCommand):
+    help = "Judge the runs of one environment on this host, until Ctrl-C or SIGTERM."
+    # A worker serves no pages: the checks of views, templates and forms are the web server's.
+    requires_system_checks = (Tags.database, Tags.models)
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--environment", default=settings.SERVED_ENVIRONMENTS[0], help="default: %(default)s")
+
+    def handle(self, *_: Any, environment: str, **__: Any) -> None:
+        if not Environment.objects.filter(slug=environment).exists():
+            known = ", ".join(Environment.objects.values_list("slug", flat=True))
+            raise CommandError(f"No environment {environment!r}. Known: {known or 'none; run load_tasks first'}.")
+        supervisor = Supervisor(environment)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, supervisor.request_stop)
+        try:
+            supervisor.run()
+        except WorkerBusy as error:
+            raise CommandError(str(error)) from error

@@ -1,0 +1,234 @@
+"""Keeps exactly one live django-q2 cluster for one environment on this host.
+
+django-q2 needs it: an idle cluster whose worker is killed hangs for ever, and a cluster whose parent is killed leaves
+its other processes at work, so that a restart would mean two clusters on one device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from django.conf import settings
+from django.db import Error, connection
+
+from portal.ops.services import note_worker_alive, note_worker_restart, register_worker, remove_worker
+from portal.runs.dispatch import count_wakeups, wake
+from portal.runs.lease import expire_leases_of, reap_expired_leases
+from portal.runs.models import Run
+from portal.runs.tasks import name_worker
+
+logger = logging.getLogger(__name__)
+
+WATCH_SECONDS = 0.2
+TICK_SECONDS = 2.0
+GROUP_END_SECONDS = 5.0
+# A cluster that lives shorter is started again only after as long, so that a lasting fault does not spin.
+SHORTEST_LIFE_SECONDS = 5.0
+
+
+class WorkerBusy(Exception):
+    """Another worker serves this environment on this host."""
+
+
+class FileLock:
+    """An exclusive lock on a file that also says which process took it. It ends with the last process that has it open."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def acquire(self) -> bool:
+        """Take the lock, or return False when somebody has it."""
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def write_holder(self, process: int) -> None:
+        """Note which process holds the lock."""
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, str(process).encode(), 0)
+
+    def read_holder(self) -> int | None:
+        """Return the process noted last."""
+        text = os.pread(self.descriptor, 20, 0)
+        return int(text) if text.isdigit() else None
+
+    def release(self) -> None:
+        """Close the file; the lock ends with the last copy of it."""
+        os.close(self.descriptor)
+
+
+def end_group(group: int) -> None:
+    """Kill every process of `group`, and wait until none is left."""
+    deadline = time.monotonic() + GROUP_END_SECONDS
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(group, signal.SIGKILL)
+            time.sleep(0.02)
+
+
+class Cluster:
+    """One django-q2 cluster as a process group that does not outlive this process."""
+
+    def __init__(self, environment: str, lock: FileLock) -> None:
+        self._environment, self._lock = environment, lock
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline = -1
+        self.started_at = 0.0
+
+    def start(self) -> None:
+        """Start the cluster. It holds the lock, and ends itself when the lifeline is cut."""
+        lifeline, self._lifeline = os.pipe()
+        self._process = subprocess.Popen(
+            [sys.executable, settings.BASE_DIR / "manage.py", "cluster", "--lifeline", str(lifeline)],
+            cwd=settings.BASE_DIR,
+            env={**os.environ, "Q_CLUSTER_NAME": self._environment},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=(lifeline, self._lock.descriptor),
+        )
+        os.close(lifeline)
+        self._lock.write_holder(self._process.pid)
+        self.started_at = time.monotonic()
+
+    def has_ended(self) -> bool:
+        """Return whether the cluster's first process has ended, or was never started."""
+        return self._process is None or self._process.poll() is not None
+
+    def stop(self) -> None:
+        """Kill the whole cluster at once: what it was doing is found again by its lease."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        # Reaped first: a dead process that nobody reaps still counts as a member of its group.
+        self._process.wait()
+        end_group(self._process.pid)
+        self._process = None
+        os.close(self._lifeline)
+
+
+class Supervisor:
+    """The loop behind `manage.py worker`."""
+
+    def __init__(self, environment: str) -> None:
+        self.environment, self.name = environment, name_worker(environment)
+        self._stopping = threading.Event()
+        self._waiting_since: float | None = None
+        self._next_tick = 0.0
+
+    def request_stop(self, *_: object) -> None:
+        """End the loop soon. Also a signal handler."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Serve until asked to stop. Raises WorkerBusy."""
+        with self._locked() as lock:
+            register_worker(name=self.name, environment=self.environment, host=socket.gethostname())
+            cluster = Cluster(self.environment, lock)
+            try:
+                self._start(cluster)
+                while not self._stopping.wait(WATCH_SECONDS):
+                    self._watch(cluster)
+            finally:
+                cluster.stop()
+            self._forget_leases()
+            remove_worker(name=self.name)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[FileLock]:
+        folder = settings.VAR_DIR / "locks"
+        own, inherited = (FileLock(folder / f"{role}-{self.environment}.lock") for role in ("worker", "cluster"))
+        with contextlib.ExitStack() as stack:
+            stack.callback(own.release)
+            stack.callback(inherited.release)
+            if not own.acquire():
+                raise WorkerBusy(
+                    f"Another worker serves {self.environment} on this host: process {own.read_holder()}. Stop it first."
+                )
+            own.write_holder(os.getpid())
+            self._take_over(inherited)
+            yield inherited
+
+    def _take_over(self, lock: FileLock) -> None:
+        """Take the clusters' lock, from what a killed worker left running if need be."""
+        deadline = time.monotonic() + GROUP_END_SECONDS
+        while not lock.acquire():
+            leftover = lock.read_holder()
+            if leftover is None or time.monotonic() > deadline:
+                raise WorkerBusy(
+                    f"Processes of an earlier worker of {self.environment} cannot be ended. End them by hand."
+                )
+            logger.warning("Ending what is left of process group %s.", leftover)
+            end_group(leftover)
+
+    def _start(self, cluster: Cluster) -> None:
+        shutil.rmtree(settings.WORK_DIR / self.environment, ignore_errors=True)
+        self._forget_leases()
+        self._waiting_since = None
+        cluster.start()
+        logger.info("Serving %s.", self.environment)
+
+    def _forget_leases(self) -> None:
+        """Give back at once what a dead cluster of this worker was judging."""
+        with self._surviving_database():
+            if expire_leases_of(self.name):
+                reap_expired_leases()
+
+    @contextlib.contextmanager
+    def _surviving_database(self) -> Iterator[None]:
+        try:
+            yield
+        except Error as error:
+            logger.warning("The database does not answer: %s", error)
+            connection.close()
+
+    def _watch(self, cluster: Cluster) -> None:
+        if cluster.has_ended():
+            self._restart(cluster, "it ended")
+        elif time.monotonic() >= self._next_tick:
+            self._next_tick = time.monotonic() + TICK_SECONDS
+            with self._surviving_database():
+                self._tick()
+            if self._is_stalled():
+                self._restart(cluster, "a run waits and it does not take it")
+
+    def _tick(self) -> None:
+        """Say that this worker lives, give back what others lost, and wake the cluster when a run waits."""
+        note_worker_alive(name=self.name)
+        reap_expired_leases()
+        due = Run.objects.filter(environment=self.environment).due().exists()
+        if not due or Run.objects.filter(worker=self.name).held().exists():
+            self._waiting_since = None
+            return
+        self._waiting_since = self._waiting_since or time.monotonic()
+        if not count_wakeups(self.environment):
+            wake(self.environment)
+
+    def _is_stalled(self) -> bool:
+        return self._waiting_since is not None and time.monotonic() - self._waiting_since > settings.STALL_SECONDS
+
+    def _restart(self, cluster: Cluster, reason: str) -> None:
+        logger.warning("Starting the cluster of %s again: %s.", self.environment, reason)
+        short = time.monotonic() - cluster.started_at < SHORTEST_LIFE_SECONDS
+        cluster.stop()
+        with self._surviving_database():
+            note_worker_restart(name=self.name)
+        if short:
+            self._stopping.wait(SHORTEST_LIFE_SECONDS)
+        if not self._stopping.is_set():
+            self._start(cluster)
