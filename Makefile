@@ -13,7 +13,7 @@ help: ## Print this list
 
 demo: ## Set up, start the portal and one worker, print the address (DEMO_PORT=8000)
 	@$(BOOTSTRAP) demo
-	@$(BIN)/python manage.py demo
+	@$(BIN)/python -m portal.ops.demo
 
 test: setup lint types migrations ## Set up, then run every check and every test
 	@$(BIN)/python -m pytest

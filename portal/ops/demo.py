@@ -1,84 +1,44 @@
-"""The demo: the web server and one worker, side by side on this machine for as long as the command runs."""
+"""The demo: the web server and one worker, side by side on this machine for as long as the command runs.
+
+Run as `python -m portal.ops.demo`. What can be wrong with the machine is found before Django's settings are read.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import io
+import json
 import os
-import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
+from typing import Any
 
-from portal.ops.processes import follow_parent
+from portal.ops.processes import Service, ServiceError, follow_parent, keep_running, revive_ended, running
 
+ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
+DEFAULT_PORT = 8000
+ENVIRONMENT = "cpu-interpreter"
 READY_SECONDS = 60
-STOP_SECONDS = 20
-# A service that ends sooner after its start would only end again.
-SHORTEST_LIFE_SECONDS = 10
 
 
 class DemoError(Exception):
     """The demo cannot run here; the message says why and what to do."""
 
 
-class Service:
-    """One child process of the demo, with its output in a file."""
-
-    def __init__(self, name: str, command: list[str], log: Path) -> None:
-        self.name, self.command, self.log = name, command, log
-        self.process: subprocess.Popen[bytes] | None = None
-        self.started = 0.0
-
-    def start(self) -> None:
-        """Start the process in a session of its own, so that Ctrl-C reaches the demo alone."""
-        parent = os.getpid()
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=lambda: follow_parent(parent),  # noqa: PLW1509  the demo has one thread
-            )
-        self.started = time.monotonic()
-
-    def has_ended(self) -> bool:
-        """Return whether the process has ended or was never started."""
-        return self.process is None or self.process.poll() is not None
-
-    def terminate(self) -> None:
-        """Ask the process to end."""
-        if self.process is not None:
-            self.process.terminate()
-
-    def stop(self) -> None:
-        """Wait for the end of a terminated process, then end what is left of its group."""
-        if self.process is None:
-            return
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(STOP_SECONDS)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def revive(self) -> None:
-        """Start an ended process again. Raises DemoError when it did not live long."""
-        if time.monotonic() - self.started < SHORTEST_LIFE_SECONDS:
-            raise DemoError(f"The {self.name} ended soon after its start. The end of {self.log}:\n{self.read_tail()}")
-        self.start()
-
-    def read_tail(self, size: int = 2000) -> str:
-        """Return the last `size` bytes of the output."""
-        return self.log.read_bytes()[-size:].decode("utf-8", "replace")
+def read_port(variables: Mapping[str, str]) -> int:
+    """Return the port that DEMO_PORT names. Raises DemoError."""
+    text = variables.get("DEMO_PORT", str(DEFAULT_PORT))
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 2**16:
+        raise DemoError(f"DEMO_PORT={text} is no port. Give a number from 1 to 65535: make demo DEMO_PORT=8001")
+    return int(text)
 
 
 def check_port(port: int) -> None:
@@ -107,13 +67,48 @@ def check_writable(folder: Path) -> None:
         ) from error
 
 
-def build_services(port: int, environment: str, logs: Path) -> list[Service]:
-    """Return the web server and the worker of one `environment`, not started yet."""
+def check_sandbox() -> None:
+    """Raise DemoError when the verifier finds that it cannot run submissions here."""
+    command = [sys.executable, "-m", "verifier", "doctor"]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise DemoError(f"Submissions cannot be verified on this machine.\n{answer.stdout}{answer.stderr}".rstrip())
+
+
+def prepare_data() -> dict[str, str]:
+    """Bring the database, the static files, the tasks and the demo's data up to date; return the sign-in.
+
+    Raises DemoError.
+    """
+    from django.core.management import CommandError, call_command
+    from django.db import DatabaseError
+
+    def call(name: str, **options: Any) -> str:
+        output = io.StringIO()
+        call_command(name, stdout=output, **options)
+        return output.getvalue()
+
+    try:
+        call("migrate", verbosity=0, interactive=False)
+        call("collectstatic", verbosity=0, interactive=False)
+        call("load_tasks", verbosity=0)
+        return dict(json.loads(call("create_demo_data")))
+    except CommandError as error:
+        raise DemoError(str(error)) from error
+    except DatabaseError as error:
+        raise DemoError(
+            f"The database cannot be used: {str(error).strip()}\n"
+            "Make it writable, or name another one: DATABASE_URL=... make demo"
+        ) from error
+
+
+def build_services(port: int, logs: Path) -> list[Service]:
+    """Return the web server and the worker, not started yet."""
     web = [
         *(sys.executable, "-m", "gunicorn", "portal.wsgi:application", "--bind", f"{HOST}:{port}"),
         *("--worker-class", "gthread", "--workers", "2", "--threads", "4", "--no-control-socket"),
     ]
-    worker = [sys.executable, "manage.py", "worker", "--environment", environment]
+    worker = [sys.executable, str(ROOT / "manage.py"), "worker", "--environment", ENVIRONMENT]
     return [Service("web server", web, logs / "web.log"), Service("worker", worker, logs / "worker.log")]
 
 
@@ -126,43 +121,65 @@ def answers(url: str) -> bool:
         return False
 
 
-@contextlib.contextmanager
-def running(services: list[Service]) -> Iterator[threading.Event]:
-    """Start `services`, hand over an event that a signal to stop sets, and stop them whatever happens."""
-    stop = threading.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    previous = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
-    try:
-        for service in services:
-            service.start()
-        yield stop
-    finally:
-        for service in services:
-            service.terminate()
-        for service in services:
-            service.stop()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+def is_ready(port: int, since: datetime) -> bool:
+    """Return whether the web server answers and the worker started after `since` has reported itself."""
+    from portal.ops.models import Worker
+
+    worker = Worker.objects.filter(environment_slug=ENVIRONMENT, host=socket.gethostname(), started_at__gte=since)
+    return answers(f"http://{HOST}:{port}/healthz/ready") and worker.exists()
 
 
-def wait_until_ready(services: list[Service], is_ready: Callable[[], bool], stop: threading.Event) -> None:
-    """Return when `is_ready()`, or when `stop` is set. Raises DemoError."""
+def wait_until_ready(services: list[Service], check: Callable[[], bool], stop: Event) -> None:
+    """Return when `check()` is true, or when `stop` is set. Raises DemoError or ServiceError."""
     deadline = time.monotonic() + READY_SECONDS
-    while not is_ready() and not stop.wait(0.2):
+    while not check() and not stop.wait(0.2):
         revive_ended(services)
         if time.monotonic() > deadline:
             tails = "\n".join(f"{service.log}:\n{service.read_tail()}" for service in services)
             raise DemoError(f"The demo was not ready within {READY_SECONDS} seconds.\n{tails}")
 
 
-def revive_ended(services: list[Service]) -> None:
-    """Start again what has ended. Raises DemoError when it ended at once."""
-    for service in services:
-        if service.has_ended():
-            service.revive()
+def run(variables: Mapping[str, str]) -> None:
+    """Run the demo until a signal ends it. Raises DemoError or ServiceError."""
+    import django
+
+    port, folder = read_port(variables), Path(variables.get("PORTAL_VAR", ROOT / "var"))
+    check_port(port)
+    check_writable(folder)
+    say("Preparing the database, the pages and the tasks ...")
+    check_sandbox()
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+    django.setup()
+    sign_in = prepare_data()
+    services, since = build_services(port, folder / "demo"), datetime.now(UTC)
+    with running(services) as stop:
+        wait_until_ready(services, lambda: is_ready(port, since), stop)
+        if not stop.is_set():
+            say(f"\n  Open     http://{HOST}:{port}/")
+            say("  Sign in  {username} / {password}\n".format(**sign_in))
+            say("Ctrl-C ends the demo.")
+        keep_running(services, stop)
+        say("Stopping ...")
 
 
-def keep_running(services: list[Service], stop: threading.Event) -> None:
-    """Watch over `services` until `stop` is set. Raises DemoError when one cannot be kept alive."""
-    while not stop.wait(0.5):
-        revive_ended(services)
+def say(text: str) -> None:
+    """Print one line at once."""
+    print(text, flush=True)
+
+
+def main() -> int:
+    """Run the demo; return the exit code."""
+    # When `make` is killed, the demo ends too.
+    follow_parent(os.getppid())
+    try:
+        run(os.environ)
+    except (DemoError, ServiceError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
