@@ -5,22 +5,40 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
-from django.db.models import Q
 
 from portal.accounts.models import User
 from portal.catalog.models import Environment, Task
-from portal.ops.models import Worker
 from portal.runs.models import Run
 from portal.runs.querysets import RunQuerySet
+from portal.runs.services import check_source
 from portal.runs.states import State
-from portal.runs.uploads import SOURCE_CAP, UploadError, check_file_name, decode_source
+from portal.runs.uploads import check_file_name
 from portal.systems.models import System
 from verifier.verdict import Outcome
 
 
-class SubmissionForm(forms.Form):
+class VisibilityForm(forms.Form):
+    """Who sees a run and its source."""
+
+    visibility = forms.ChoiceField(
+        choices=Run.Visibility.choices,
+        initial=Run.Visibility.PUBLIC,
+        widget=forms.RadioSelect,
+        label="Who sees the run",
+        help_text="Only runs that everybody sees enter the board.",
+    )
+    release_source = forms.BooleanField(
+        required=False,
+        label="They may read its source too",
+        help_text="Otherwise only you, your team and reviewers read it.",
+    )
+
+
+class SubmissionForm(VisibilityForm):
     """One solution, as a file or as pasted text."""
 
     task = forms.ModelChoiceField(Task.objects.none(), empty_label="Choose a task")
@@ -36,21 +54,13 @@ class SubmissionForm(forms.Form):
         required=False,
         strip=False,
         label="Or its text",
-        widget=forms.Textarea(attrs={"spellcheck": "false", "autocapitalize": "off", "data-cap": SOURCE_CAP}),
-    )
-    visibility = forms.ChoiceField(
-        choices=Run.Visibility.choices,
-        initial=Run.Visibility.PUBLIC,
-        widget=forms.RadioSelect,
-        label="Who sees the run",
-        help_text="Only public runs enter the board. The source stays with you and your team.",
+        widget=forms.Textarea(attrs={"spellcheck": "false", "autocapitalize": "off"}),
     )
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        served = Worker.objects.alive().values("environment_slug")
         self.fields["task"].queryset = Task.objects.active().for_lists()
-        self.fields["environment"].queryset = Environment.objects.filter(Q(timed=False) | Q(slug__in=served))
+        self.fields["environment"].queryset = Environment.objects.filter(slug__in=settings.SERVED_ENVIRONMENTS)
         self.fields["system"].queryset = System.objects.submittable_by(user).distinct()
 
     def clean(self) -> dict[str, Any]:
@@ -60,29 +70,29 @@ class SubmissionForm(forms.Form):
         if upload and pasted.strip():
             self.add_error("file", "Give a file or its text, not both.")
         elif upload:
-            data["content"] = self.read_upload(upload)
+            data["source"] = self.read_upload(upload)
         elif "text" not in self.errors:
             # Browsers send pasted lines with carriage returns.
-            data["content"] = self.read_source("text", pasted.replace("\r\n", "\n").encode())
-        if self.errors and upload and data.get("content"):
+            data["source"] = self.read_source("text", pasted.replace("\r\n", "\n").encode())
+        if self.errors and upload and data.get("source"):
             self.data = self.data.copy()
-            self.data["text"] = data["content"]
+            self.data["text"] = data["source"]
         return data
 
     def read_upload(self, upload: UploadedFile) -> str:
         """Return the text of `upload`; add an error when its name or content is refused."""
         try:
             check_file_name(upload.name or "")
-        except UploadError as error:
-            self.add_error("file", str(error))
+        except ValidationError as error:
+            self.add_error("file", error)
         return self.read_source("file", upload.read())
 
     def read_source(self, field: str, content: bytes) -> str:
         """Return the text of `content`, or an empty string after adding an error to `field`."""
         try:
-            return decode_source(content)
-        except UploadError as error:
-            self.add_error(field, str(error))
+            return check_source(content)[0]
+        except ValidationError as error:
+            self.add_error(field, error.messages)
             return ""
 
 

@@ -15,4 +15,5 @@ urlpatterns = [
     path("runs/<uuid:public_id>/verdict.json", views.download_verdict, name="verdict"),
     path("runs/<uuid:public_id>/solution.py", views.download_source, name="source"),
     path("runs/<uuid:public_id>/cancel/", views.cancel, name="cancel"),
+    path("runs/<uuid:public_id>/visibility/", views.change_visibility, name="visibility"),
 ]

@@ -17,11 +17,11 @@ from django_htmx.http import HttpResponseStopPolling
 
 from portal.catalog.markup import highlight_python
 from portal.catalog.models import Task
-from portal.runs.forms import RunFilterForm, SubmissionForm
+from portal.runs.forms import RunFilterForm, SubmissionForm, VisibilityForm
 from portal.runs.models import Run
 from portal.runs.report import build_report, mask_hidden_distributions
 from portal.runs.sample_solutions import SAMPLES, find_sample
-from portal.runs.services import cancel_run, submit_run
+from portal.runs.services import MAX_SOURCE_BYTES, cancel_run, set_visibility, submit_run
 from portal.runs.uploads import list_hints
 
 RUNS_PER_PAGE = 50
@@ -29,7 +29,9 @@ RUNS_PER_PAGE = 50
 
 def get_run(request: HttpRequest, public_id: UUID) -> Run:
     """Return the run, or raise Http404 when there is none that the visitor may see."""
-    return get_object_or_404(Run.objects.visible_to(request.user).for_pages(), public_id=public_id)
+    runs = Run.objects.visible_to(request.user)
+    joined = runs.select_related("task", "environment", "system__scaffold", "team", "source", "verdict", "submitted_by")
+    return get_object_or_404(joined.defer("task__instruction", "task__reference_source"), public_id=public_id)
 
 
 def find_initial(request: HttpRequest) -> dict[str, Any]:
@@ -61,13 +63,14 @@ def submit_solution(request: HttpRequest) -> HttpResponse:
             task=data["task"],
             environment=data["environment"],
             system=data["system"],
-            text=data["content"],
+            source=data["source"],
             visibility=data["visibility"],
+            release_source=data["release_source"],
         )
     except ValidationError as error:
         form.add_error(None, error)
         return render_submission(request, form, 400)
-    for hint in list_hints(data["content"]):
+    for hint in list_hints(data["source"]):
         if not hint.passed:
             messages.warning(request, f"Nothing in the text {hint.label}. The run is judged all the same.")
     return redirect("runs:run_detail", public_id=run.public_id)
@@ -77,7 +80,8 @@ def render_submission(request: HttpRequest, form: SubmissionForm, status: int) -
     """Return the submit page with the samples and the tasks that they are for."""
     tasks = Task.objects.for_lists().in_bulk([sample.task_id for sample in SAMPLES])
     samples = [(sample, tasks.get(sample.task_id)) for sample in SAMPLES]
-    return render(request, "runs/submit.html", {"form": form, "samples": samples}, status=status)
+    context = {"form": form, "samples": samples, "cap": MAX_SOURCE_BYTES}
+    return render(request, "runs/submit.html", context, status=status)
 
 
 @require_safe
@@ -109,6 +113,7 @@ def show_run(request: HttpRequest, public_id: UUID) -> HttpResponse:
     context = {
         "report": build_report(run, request.user),
         "owned": run.is_owned_by(request.user),
+        "visibility_form": VisibilityForm(initial={"visibility": run.visibility, "release_source": run.source_released}),
         "readable": readable,
         "source": highlight_python(run.source.text, "line") if readable else "",
     }
@@ -123,7 +128,8 @@ def show_status(request: HttpRequest, public_id: UUID) -> HttpResponse:
     report = build_report(run, request.user)
     if request.GET.get("seen") == report.version:
         return HttpResponse(status=204)
-    page = render(request, "runs/_status.html", {"report": report, "owned": run.is_owned_by(request.user)})
+    context = {"report": report, "owned": run.is_owned_by(request.user), "readable": run.source_readable_by(request.user)}
+    page = render(request, "runs/_status.html", context)
     return HttpResponseStopPolling(page.content) if run.is_terminal else page
 
 
@@ -159,5 +165,23 @@ def cancel(request: HttpRequest, public_id: UUID) -> HttpResponse:
     run = get_run(request, public_id)
     if not run.is_owned_by(request.user):
         raise Http404
-    cancel_run(run=run, user=request.user)
+    try:
+        cancel_run(run=run, user=request.user)
+    except ValidationError as error:
+        messages.warning(request, error.message)
+    return redirect("runs:run_detail", public_id=run.public_id)
+
+
+@require_POST
+@login_required
+def change_visibility(request: HttpRequest, public_id: UUID) -> HttpResponse:
+    """Change who sees a run of one's own, and its source."""
+    run = get_run(request, public_id)
+    if not run.is_owned_by(request.user):
+        raise Http404
+    form = VisibilityForm(request.POST)
+    if form.is_valid():
+        set_visibility(run=run, user=request.user, **form.cleaned_data)
+    else:
+        messages.warning(request, "Choose who sees the run.")
     return redirect("runs:run_detail", public_id=run.public_id)

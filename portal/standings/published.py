@@ -144,10 +144,10 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class FailureRow:
-    """One failure mode and its figure for each system, in the order of the board."""
+    """One failure mode with its figure for each system, in the order of the board."""
 
     mode: FailureMode
-    figures: list[Figure]
+    cells: list[tuple[str, Figure]]
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def build_failure_rows(snapshot: PublishedSnapshot) -> list[FailureRow]:
     known = {failure.mode for system in snapshot.systems for failure in system.failures}
     systems = sorted(snapshot.systems, key=lambda system: -system.pass_rate_percent)
     return [
-        FailureRow(mode, [system.count_failures(mode, snapshot.runs.per_system) for system in systems])
+        FailureRow(mode, [(system.system, system.count_failures(mode, snapshot.runs.per_system)) for system in systems])
         for mode in FailureMode
         if mode in known
     ]

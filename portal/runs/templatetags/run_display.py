@@ -1,0 +1,94 @@
+"""How figures, states and gates are written on a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from portal.runs.labels import GATE_LABELS, OUTCOME_EXPLANATIONS, OUTCOME_LABELS
+from portal.runs.models import Run
+from portal.runs.states import State
+from verifier.verdict import Outcome
+
+register = template.Library()
+
+_TONES = {"passed": "good", "failed": "bad", "started": "busy"}
+_LARGE = 10_000
+_SMALL = 1e-3
+
+
+@register.filter
+def figure(value: Any) -> str:
+    """Write an observed or allowed figure: yes or no, grouped whole numbers, four significant digits."""
+    match value:
+        case None:
+            return "\u2013"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            plain = value == 0 or _SMALL <= abs(value) < _LARGE
+            return f"{value:.4g}" if plain else f"{value:.2e}"
+    return str(value)
+
+
+@register.filter
+def percentage(share: float | None) -> str:
+    """Write a share between 0 and 1 in percent."""
+    return "\u2013" if share is None else f"{100 * share:.1f} %"
+
+
+@register.filter
+def speedup(value: float | None) -> str:
+    """Write a speedup, such as 1.70x."""
+    return "\u2013" if value is None else f"{value:.2f}x"
+
+
+@register.filter
+def outcome_label(outcome: str) -> str:
+    """Return the words for an outcome."""
+    return OUTCOME_LABELS[Outcome(outcome)]
+
+
+@register.filter
+def outcome_explanation(outcome: str) -> str:
+    """Return one sentence on what an outcome means."""
+    return OUTCOME_EXPLANATIONS[Outcome(outcome)]
+
+
+@register.inclusion_tag("partials/badge.html")
+def gate_badge(status: str) -> dict[str, str]:
+    """Show how one gate stands."""
+    return {"label": GATE_LABELS[status], "tone": _TONES.get(status, "")}
+
+
+@register.inclusion_tag("partials/badge.html")
+def check_badge(passed: bool | None) -> dict[str, str]:
+    """Show what became of one check; a recorded figure decides nothing."""
+    if passed is None:
+        return {"label": "recorded", "tone": ""}
+    return {"label": "passed" if passed else "failed", "tone": "good" if passed else "bad"}
+
+
+@register.inclusion_tag("partials/badge.html")
+def run_badge(run: Run) -> dict[str, str]:
+    """Show the state of a run, or its outcome when it has one."""
+    if run.state == State.FINISHED:
+        outcome = run.verdict.outcome
+        return {"label": OUTCOME_LABELS[Outcome(outcome)], "tone": "bad" if outcome == Outcome.REJECTED else "good"}
+    tone = "" if run.state in (State.QUEUED, State.CANCELLED) else "bad" if run.state == State.CRASHED else "busy"
+    return {"label": run.get_state_display(), "tone": tone}
+
+
+@register.filter
+def joined(values: dict[str, Any]) -> str:
+    """Write a mapping on one line."""
+    return ", ".join(f"{key} {value}" for key, value in values.items()) or "\u2013"
+
+
+@register.filter
+def dimensions(shape: list[Any]) -> str:
+    """Write a shape or a grid."""
+    return " \u00d7 ".join(str(size) for size in shape) or "scalar"

@@ -1,0 +1,15 @@
+"""Every address of the portal."""
+
+from __future__ import annotations
+
+from django.urls import include, path
+
+urlpatterns = [
+    path("", include("portal.standings.urls")),
+    path("tasks/", include("portal.catalog.urls")),
+    path("", include("portal.runs.urls")),
+    path("", include("portal.accounts.urls")),
+    path("healthz/", include("portal.ops.urls")),
+]
+
+handler400 = "portal.ops.views.show_bad_request"
