@@ -7,16 +7,14 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
-from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
 
 from portal.accounts.models import User
 from portal.catalog.models import Environment, Task
 from portal.runs.models import Run
 from portal.runs.querysets import RunQuerySet
-from portal.runs.services import check_source
 from portal.runs.states import State
-from portal.runs.uploads import check_file_name
+from portal.runs.uploads import UploadError, check_file_name, decode_source
 from portal.systems.models import System
 from verifier.verdict import Outcome
 
@@ -83,16 +81,16 @@ class SubmissionForm(VisibilityForm):
         """Return the text of `upload`; add an error when its name or content is refused."""
         try:
             check_file_name(upload.name or "")
-        except ValidationError as error:
-            self.add_error("file", error)
+        except UploadError as error:
+            self.add_error("file", str(error))
         return self.read_source("file", upload.read())
 
     def read_source(self, field: str, content: bytes) -> str:
         """Return the text of `content`, or an empty string after adding an error to `field`."""
         try:
-            return check_source(content)[0]
-        except ValidationError as error:
-            self.add_error(field, error.messages)
+            return decode_source(content)
+        except UploadError as error:
+            self.add_error(field, str(error))
             return ""
 
 

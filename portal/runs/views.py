@@ -21,8 +21,8 @@ from portal.runs.forms import RunFilterForm, SubmissionForm, VisibilityForm
 from portal.runs.models import Run
 from portal.runs.report import build_report, mask_hidden_distributions
 from portal.runs.sample_solutions import SAMPLES, find_sample
-from portal.runs.services import MAX_SOURCE_BYTES, cancel_run, set_visibility, submit_run
-from portal.runs.uploads import list_hints
+from portal.runs.services import cancel_run, set_visibility, submit_run
+from portal.runs.uploads import SOURCE_CAP, list_hints
 
 RUNS_PER_PAGE = 50
 
@@ -80,7 +80,7 @@ def render_submission(request: HttpRequest, form: SubmissionForm, status: int) -
     """Return the submit page with the samples and the tasks that they are for."""
     tasks = Task.objects.for_lists().in_bulk([sample.task_id for sample in SAMPLES])
     samples = [(sample, tasks.get(sample.task_id)) for sample in SAMPLES]
-    context = {"form": form, "samples": samples, "cap": MAX_SOURCE_BYTES}
+    context = {"form": form, "samples": samples, "cap": SOURCE_CAP}
     return render(request, "runs/submit.html", context, status=status)
 
 
