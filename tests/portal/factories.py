@@ -1,0 +1,48 @@
+"""Verdicts as a verifier would give them, for tests of what the portal does with them."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+
+from portal.runs.models import Run
+from verifier.verdict import Check, FailureCode, Gate, GateResult, GateStatus, Outcome, Verdict
+
+SOURCE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass\n"
+GATES = [
+    GateResult(
+        gate=gate,
+        status=GateStatus.NOT_TIMED if gate is Gate.PERFORMANCE else GateStatus.PASSED,
+        checks=[Check(name="example", label="An example", passed=True, observed=1, allowed=2)],
+        seconds=0.5,
+    )
+    for gate in Gate
+]
+
+
+def build_verdict(
+    task: str = "l1-09", environment: str = "cpu-interpreter", source: str = SOURCE, **given: Any
+) -> Verdict:
+    """Return an accepted verdict for `source`, with the fields in `given` in place of the usual ones."""
+    usual = {
+        "task": task,
+        "environment": environment,
+        "solution_sha256": hashlib.sha256(source.encode()).hexdigest(),
+        "verifier_version": "test",
+        "started_at": datetime(2026, 1, 2, 3, 4, tzinfo=UTC),
+        "seconds": 2.5,
+        "outcome": Outcome.ACCEPTED,
+        "gates": GATES,
+    }
+    return Verdict(**usual | given)
+
+
+def judge(run: Run, **given: Any) -> Verdict:
+    """Return a verdict for `run`."""
+    return build_verdict(run.task_id, run.environment_id, run.source.text, **given)
+
+
+def reject(run: Run, *codes: FailureCode, **given: Any) -> Verdict:
+    """Return a verdict that rejects `run`."""
+    return judge(run, outcome=Outcome.REJECTED, failures=list(codes or (FailureCode.STALE_CONSTANT,)), **given)
