@@ -77,7 +77,8 @@ def probe_interpreter(command: str) -> Interpreter | None:
 
 def list_candidates() -> Iterator[str]:
     """Yield the Pythons to try: this one first, then those on PATH."""
-    yield sys.executable
+    # The real program: a link of an environment that is made afresh would vanish.
+    yield str(Path(sys.executable).resolve())
     for name in ("python3.12", "python3.11"):
         path = shutil.which(name)
         if path:
