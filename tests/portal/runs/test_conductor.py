@@ -1,0 +1,199 @@
+"""One run, conducted with a real child process that stands in for the verifier."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from portal.runs import verification
+from portal.runs.lease import reap_expired_leases
+from portal.runs.models import Run, Verdict
+from portal.runs.services import cancel_run
+from portal.runs.states import State
+from portal.runs.tasks import conduct_next_run
+from portal.runs.verification import parse_event, scrub_environment
+from tests.conftest import People, Submit
+from tests.portal.processes import FAKE_VERIFIER, find_processes, wait_for
+
+
+@pytest.fixture(autouse=True)
+def fake_verifier(settings: Any, tmp_path: Path) -> None:
+    settings.VERIFIER_COMMAND = FAKE_VERIFIER
+    settings.WORK_DIR = tmp_path / "work"
+    settings.LEASE_RENEWAL_SECONDS = 0.2
+
+
+def conduct(submit: Submit, order: str) -> Run:
+    run = submit(source=f"# do: {order}\n")
+    conduct_next_run("cpu-interpreter")
+    run.refresh_from_db()
+    return run
+
+
+def test_a_verdict_is_written(submit: Submit, settings: Any) -> None:
+    run = conduct(submit, "accept")
+    assert (run.state, run.verdict.outcome) == (State.FINISHED, "accepted")
+    assert run.progress == {"intake": {"state": "passed", "t": 0.2}, "structural": {"state": "started", "t": 0.3}}
+    assert list(settings.WORK_DIR.glob("*/*")) == []
+
+
+def test_a_rejection_is_a_verdict(submit: Submit) -> None:
+    run = conduct(submit, "reject")
+    assert (run.state, run.verdict.primary_failure) == (State.FINISHED, "STALE_CONSTANT")
+
+
+def test_nothing_due_does_nothing(catalog: None) -> None:
+    conduct_next_run("cpu-interpreter")
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        ("exit", "exit code 70"),
+        ("flood", "more than 4,194,304 bytes"),
+        ("other-task", "The verdict is for"),
+        ("infrastructure", "INFRA_GPU_FAULT"),
+    ],
+)
+def test_a_broken_verifier_costs_an_attempt_and_gives_no_verdict(submit: Submit, order: str, words: str) -> None:
+    run = conduct(submit, order)
+    assert (run.state, run.attempt) == (State.QUEUED, 1)
+    attempt = run.attempts.get()
+    assert attempt.outcome == "infrastructure"
+    assert words in attempt.reason
+    assert not Verdict.objects.exists()
+
+
+def test_the_log_of_a_broken_verifier_is_kept(submit: Submit) -> None:
+    assert "the harness is broken" in conduct(submit, "exit").attempts.get().log_tail
+
+
+def test_a_verifier_that_cannot_start_is_a_fault(submit: Submit, settings: Any) -> None:
+    settings.VERIFIER_COMMAND = ["/nonexistent/verifier"]
+    run = conduct(submit, "accept")
+    assert "could not be started" in run.attempts.get().reason
+
+
+def test_chatter_on_standard_error_is_no_progress(submit: Submit) -> None:
+    run = conduct(submit, "chatter")
+    assert run.state == State.FINISHED
+    assert set(run.progress) == {"intake", "structural"}
+    assert "\0" not in run.attempts.get().log_tail
+
+
+def test_a_verifier_that_hangs_is_killed_with_its_group(submit: Submit, settings: Any) -> None:
+    settings.VERIFICATION_TIMEOUT_SECONDS = 1
+    started = time.monotonic()
+    run = conduct(submit, "hang")
+    assert time.monotonic() - started < 15
+    assert "did not end within 1 seconds" in run.attempts.get().reason
+    assert find_processes("time.sleep(600)") == []
+    assert find_processes(str(settings.WORK_DIR)) == []
+
+
+class Meanwhile(threading.Thread):
+    """Does something in another thread while a run is conducted."""
+
+    def __init__(self, deed: Any) -> None:
+        super().__init__(daemon=True)
+        self.deed = deed
+        self.start()
+
+    def run(self) -> None:
+        wait_for(lambda: Run.objects.filter(state=State.RUNNING).exists())
+        self.deed()
+        connection.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cancelled_run_is_stopped(submit: Submit, people: People, settings: Any) -> None:
+    run = submit(source="# do: hang\n")
+    Meanwhile(lambda: cancel_run(run=Run.objects.get(), user=people.alice))
+    conduct_next_run("cpu-interpreter")
+    run.refresh_from_db()
+    assert (run.state, run.attempts.get().outcome) == (State.CANCELLED, "cancelled")
+    assert find_processes(str(settings.WORK_DIR)) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lost_lease_stops_the_verifier_and_writes_nothing(submit: Submit, settings: Any) -> None:
+    settings.LEASE_SECONDS = 0
+    settings.LEASE_RENEWAL_SECONDS = 1
+    run = submit(source="# do: hang\n")
+    Meanwhile(reap_expired_leases)
+    conduct_next_run("cpu-interpreter")
+    run.refresh_from_db()
+    assert (run.state, run.attempts.get().outcome) == (State.QUEUED, "lease_expired")
+    assert find_processes(str(settings.WORK_DIR)) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_lease_is_renewed_during_a_long_run(submit: Submit, settings: Any) -> None:
+    settings.LEASE_SECONDS = 1
+    reaped = []
+
+    def reap() -> None:
+        for _ in range(20):
+            reaped.append(reap_expired_leases())
+            time.sleep(0.1)
+
+    run = submit(source="# do: slow 2.5\n")
+    Meanwhile(reap)
+    conduct_next_run("cpu-interpreter")
+    run.refresh_from_db()
+    assert (run.state, sum(reaped), len(reaped)) == (State.FINISHED, 0, 20)
+
+
+def test_secrets_stay_here() -> None:
+    given = {"PATH": "/bin", "DATABASE_URL": "x", "PORTAL_SECRET_KEY": "x", "PGPASSWORD": "x", "KQ_TASKS": "t"}
+    assert scrub_environment(given) == {"PATH": "/bin", "KQ_TASKS": "t"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"plain text",
+        b'{"t": 1, "event": "stage", "gate": "intake", "state": "passed"}',
+        b'{"t": 1, "event": "gate", "gate": "intake", "state": "won"}',
+        b'{"t": 1, "event": "gate", "gate": ["intake"], "state": "passed"}',
+        b"[" * 4000,
+        b"\xff\xfe",
+    ],
+)
+def test_lines_that_are_no_event(line: bytes) -> None:
+    assert parse_event(line) is None
+
+
+def test_the_verifier_dies_with_its_worker(tmp_path: Path) -> None:
+    """The worker is killed, so nobody is left to stop the verifier: the kernel does."""
+    code = (
+        "import sys, pathlib\n"
+        "from portal.runs.verification import VerifierProcess\n"
+        f"with VerifierProcess([sys.executable, '-c', 'import time; time.sleep(601)'], directory=pathlib.Path('/')):\n"
+        "    print('started', flush=True)\n"
+        "    import time; time.sleep(600)\n"
+    )
+    reader, writer = os.pipe()
+    worker = os.fork()
+    if worker == 0:
+        os.dup2(writer, 1)
+        os.execv(sys.executable, [sys.executable, "-c", code])
+    os.close(writer)
+    assert os.read(reader, 7) == b"started"
+    assert len(wait_for(lambda: find_processes("time.sleep(601)"))) >= 1
+    os.kill(worker, 9)
+    os.waitpid(worker, 0)
+    wait_for(lambda: not find_processes("time.sleep(601)"), seconds=5)
+
+
+def test_caps_are_what_the_documentation_says() -> None:
+    assert (verification.VERDICT_CAP, verification.LINE_CAP) == (4 * 1024 * 1024, 4096)
