@@ -62,9 +62,14 @@ def test_negative_features_expose_an_accumulator_at_zero(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_broad_attention_is_no_copy(seed: int) -> None:
-    weights = compute_scores("broad", seed).softmax(dim=-1)
-    assert weights.diagonal(dim1=1, dim2=2).mean() < 0.5
+@pytest.mark.parametrize(
+    ("distribution", "exposed"), [("gauss", False), ("broad", True), ("scaled-direction", True), ("clustered", True)]
+)
+def test_hidden_attention_exposes_the_closed_form(distribution: str, exposed: object, seed: int) -> None:
+    loaded = find("l2-01")
+    inputs, model = loaded.generate(distribution, seed), loaded.build_model(seed)
+    energy = torch.nn.functional.softplus(inputs["x"].double()) + model.state_dict()["bias"]
+    assert loaded.exceeds(energy.neg().softmax(dim=-1), loaded.compute_oracle(inputs, model)) is exposed
 
 
 @pytest.mark.parametrize("seed", SEEDS)
