@@ -1,0 +1,244 @@
+"""Tensors that live on the simulated GPU: this process holds their shapes, another holds their data."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from verifier.candidate.channel import Channel, Message
+from verifier.candidate.transfer import DTYPES, from_bytes, to_bytes
+
+DEVICE = torch.device("cuda", 0)
+MATRIX_OPERATORS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "matmul", "linear", "einsum", "scaled_dot", "_scaled")
+
+
+class DeviceError(RuntimeError):
+    """The simulated GPU refused a request."""
+
+
+def raise_device_error(answer: Message) -> None:
+    """Raise what a real GPU's runtime would raise for a refused request."""
+    kind, message = answer["error"], str(answer.get("message", ""))
+    match kind:
+        case "OutOfDeviceMemory":
+            raise torch.OutOfMemoryError(f"CUDA out of memory. {message}")
+        case "IllegalAccess":
+            raise DeviceError(f"CUDA error: an illegal memory access was encountered ({message})")
+        case "NotPermitted" | "RuntimeError":
+            raise DeviceError(message)
+        case "IndexError" | "ValueError" | "TypeError" | "NotImplementedError":
+            raise {"IndexError": IndexError, "ValueError": ValueError, "TypeError": TypeError, "NotImplementedError": NotImplementedError}[kind](message)
+    raise DeviceError(f"{kind}: {message}")
+
+
+class Client:
+    """This process's line to the device. One request at a time, whichever thread asks."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.lock = threading.RLock()
+        self.dropped: list[int] = []
+
+    def ask(self, message: Message, data: bytes | memoryview = b"") -> tuple[Message, bytes]:
+        """Send a request and return the answer. Raises DeviceError and its kin."""
+        with self.lock:
+            message["free"], self.dropped = self.dropped, []
+            answer, answer_data = self.channel.ask(message, data)
+        if "error" in answer:
+            raise_device_error(answer)
+        return answer, answer_data
+
+    def drop(self, handle: int) -> None:
+        """Let the device forget a tensor with the next request."""
+        self.dropped.append(handle)
+
+
+client: Client
+
+
+def connect(channel: Channel) -> None:
+    """Open the line to the device."""
+    global client  # noqa: PLW0603 - one device a process, as with CUDA
+    client = Client(channel)
+
+
+class DeviceStorage:
+    """What a storage of the device can tell: its address and size."""
+
+    def __init__(self, pointer: int, size: int) -> None:
+        self.pointer, self.size = pointer, size
+
+    def data_ptr(self) -> int:
+        return self.pointer
+
+    def nbytes(self) -> int:
+        return self.size
+
+    size = nbytes
+
+
+class DeviceTensor(torch.Tensor):
+    """A CUDA tensor as far as Python can tell."""
+
+    device_handle: int
+    device_pointer: int
+    device_storage: DeviceStorage
+
+    @staticmethod
+    def __new__(cls, described: Message) -> DeviceTensor:
+        tensor = torch.Tensor._make_wrapper_subclass(  # noqa: SLF001 - torch offers no public constructor for this
+            cls,
+            tuple(described["shape"]),
+            strides=tuple(described["stride"]),
+            storage_offset=described["offset"],
+            dtype=DTYPES[described["dtype"]],
+            device=DEVICE,
+        )
+        tensor.device_handle = described["handle"]
+        tensor.device_pointer = described["pointer"]
+        tensor.device_storage = DeviceStorage(described["storage"], described["storage_bytes"])
+        if described.get("owned", True):
+            weakref.finalize(tensor, client.drop, described["handle"]).atexit = False
+        return tensor
+
+    def __init__(self, described: Message) -> None:
+        super().__init__()
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # noqa: SLF001 - as torch's own wrapper tensors do
+
+    def data_ptr(self) -> int:
+        return self.device_pointer
+
+    def untyped_storage(self) -> Any:
+        return self.device_storage
+
+    storage = untyped_storage
+
+    def numpy(self, *, force: bool = False) -> Any:
+        if force:
+            return self.cpu().numpy()
+        raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first.")
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"tensor(..., device='cuda:0', size={tuple(self.shape)}, dtype={self.dtype})"
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return call(function, args, kwargs or {})
+
+
+def wrap(described: Message, known: dict[int, DeviceTensor]) -> DeviceTensor:
+    """Return the tensor object of a description: the one that exists, or a new one."""
+    return known.get(described["handle"]) or DeviceTensor(described)
+
+
+class Encoder:
+    """Encodes one call's arguments and remembers the tensors in them."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, DeviceTensor] = {}
+
+    def encode(self, value: Any) -> Any:
+        if isinstance(value, DeviceTensor):
+            self.known[value.device_handle] = value
+            return {"tensor": value.device_handle}
+        if isinstance(value, torch.Tensor):
+            if value.dim():
+                raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!")
+            return self.encode(upload(value))
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if isinstance(value, list | tuple):
+            return [self.encode(item) for item in value]
+        if isinstance(value, torch.dtype):
+            return {"dtype": str(value).removeprefix("torch.")}
+        if isinstance(value, torch.device):
+            return {"device": 0}
+        if isinstance(value, torch.memory_format):
+            return {"memory_format": str(value).removeprefix("torch.")}
+        if isinstance(value, torch.layout):
+            return {"layout": 0}
+        raise TypeError(f"an argument of type {type(value).__name__} cannot be sent to the device")
+
+    def decode(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return wrap(value["tensor"], self.known)
+        if isinstance(value, list):
+            return tuple(self.decode(item) for item in value)
+        return value
+
+
+def upload(tensor: torch.Tensor) -> DeviceTensor:
+    """Copy a CPU tensor to the device."""
+    message = {"do": "upload", "shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
+    answer, _ = client.ask(message, to_bytes(tensor))
+    return DeviceTensor(answer["tensor"])
+
+
+def download(tensor: DeviceTensor) -> torch.Tensor:
+    """Copy a device tensor to the CPU."""
+    _, data = client.ask({"do": "download", "handle": tensor.device_handle})
+    return from_bytes(data, list(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+
+def list_flags() -> list[str]:
+    """Return the switches that permit reduced precision and are on."""
+    switches = {
+        "torch.backends.cuda.matmul.allow_tf32": torch.backends.cuda.matmul.allow_tf32,
+        "torch.backends.cudnn.allow_tf32": torch.backends.cudnn.allow_tf32,
+        "torch.set_float32_matmul_precision": torch.get_float32_matmul_precision() != "highest",
+    }
+    return [name for name, on in switches.items() if on]
+
+
+def is_matrix_operator(name: str) -> bool:
+    return name.removeprefix("aten::").startswith(MATRIX_OPERATORS)
+
+
+def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run one operator: here when it touches only CPU tensors, on the device otherwise."""
+    name = function.name()
+    target = kwargs.get("device")
+    to_device = target is not None and torch.device(target).type == "cuda"
+    if name == "aten::_to_copy" and not isinstance(args[0], DeviceTensor):
+        host = {key: value for key, value in kwargs.items() if key not in ("device", "non_blocking")}
+        return upload(function(*args, **host)) if to_device else function(*args, **kwargs)
+    if name == "aten::_to_copy" and target is not None and not to_device:
+        host = {key: value for key, value in kwargs.items() if key in ("dtype", "memory_format")}
+        return function(download(args[0]), **host) if host else download(args[0])
+    if name == "aten::copy_" and isinstance(args[0], DeviceTensor) != isinstance(args[1], DeviceTensor):
+        source = upload(args[1]) if isinstance(args[0], DeviceTensor) else download(args[1])
+        args = (args[0], source, *args[2:])
+    encoder = Encoder()
+    if not to_device and not has_device_tensor(args) and not has_device_tensor(kwargs):
+        return function(*args, **kwargs)
+    message = {
+        "do": "library",
+        "name": name,
+        "args": encoder.encode(list(args)),
+        "kwargs": {key: encoder.encode(value) for key, value in kwargs.items() if key not in ("pin_memory", "non_blocking")},
+        "flags": list_flags() if is_matrix_operator(name) else [],
+    }
+    message["handles"] = list(encoder.known)
+    answer, _ = client.ask(message)
+    return encoder.decode(answer["result"])
+
+
+def has_device_tensor(value: Any) -> bool:
+    """Return whether nested arguments hold a device tensor."""
+    if isinstance(value, list | tuple):
+        return any(has_device_tensor(item) for item in value)
+    if isinstance(value, dict):
+        return any(has_device_tensor(item) for item in value.values())
+    return isinstance(value, DeviceTensor)
+
+
+class DeviceMode(TorchDispatchMode):
+    """Sends factory calls with a CUDA device, and uploads, to the simulated GPU."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return call(function, args, kwargs or {})

@@ -1,0 +1,1 @@
+"""What the gates look at: machine code, launches, clocks."""

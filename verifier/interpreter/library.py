@@ -1,0 +1,90 @@
+"""Library operators on the simulated device: which may run, what they cost, what they narrow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import flop_registry
+
+PRIVATE_ALLOWED = {
+    "_to_copy", "_unsafe_view", "_softmax", "_log_softmax", "_local_scalar_dense", "_reshape_alias",
+    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math", "_addmm_activation",
+    "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "_batch_norm_impl_index", "_convolution",
+    "_embedding_bag", "_adaptive_avg_pool2d", "_fused_rms_norm", "_unique2", "_segment_reduce_backward", "_weight_norm",
+    "_assert_async", "_conj", "_neg_view", "_linalg_det", "_linalg_svd", "_fft_r2c", "_fft_c2r", "_fft_c2c", "_cdist_forward",
+    "_index_put_impl", "_unsafe_index", "_unsafe_index_put", "_foreach_add", "_foreach_mul", "_euclidean_dist", "_trilinear",
+}  # fmt: skip
+FORBIDDEN = {"from_file", "set_", "set", "resize_", "resize", "resize_as_", "resize_as", "record_stream", "rename", "rename_"}
+FREE = {
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted", "zeros", "zeros_like", "new_zeros",
+    "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "fill", "fill_", "zero_", "zero", "arange", "detach",
+    "detach_", "lift_fresh", "lift", "alias", "_local_scalar_dense", "eye", "scalar_tensor", "is_same_size", "_reshape_alias",
+}  # fmt: skip
+COPIES = {"clone", "copy", "copy_", "_to_copy", "contiguous", "constant_pad_nd"}
+UNINITIALISED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
+SORTS = {"sort", "argsort", "topk", "kthvalue", "median", "msort", "unique", "_unique2", "unique_consecutive", "nanmedian", "mode"}
+NARROW = {torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz}
+
+
+class NotPermitted(Exception):
+    """The operator does not exist on this device."""
+
+
+def find_operator(name: str) -> torch._ops.OpOverload:
+    """Return the operator ``aten::<name>.<overload>``. Raises NotPermitted."""
+    namespace, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    permitted = namespace == "aten" and base.isidentifier() and base not in FORBIDDEN
+    if base.startswith("_") and not base.startswith("__") and base.rstrip("_") not in PRIVATE_ALLOWED:
+        permitted = False
+    packet = getattr(torch.ops.aten, base, None) if permitted else None
+    found = getattr(packet, overload or "default", None) if packet is not None else None
+    if not isinstance(found, torch._ops.OpOverload):
+        raise NotPermitted(f"operator {name[:100]} is not available on this device")
+    return found
+
+
+def list_tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Yield every tensor in nested lists, tuples and dicts."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from list_tensors(item)
+    elif isinstance(value, dict):
+        yield from list_tensors(list(value.values()))
+
+
+def find_base_name(function: torch._ops.OpOverload) -> str:
+    """Return the operator's name without namespace and overload."""
+    return str(function.overloadpacket.__name__)
+
+
+def count_operations(function: torch._ops.OpOverload, args: Any, kwargs: Any, result: Any) -> int:
+    """Return arithmetic operations plus elements read and written; allocations, fills and views cost nothing."""
+    name = find_base_name(function)
+    if name in FREE or function.is_view:
+        return 0
+    written = sum(tensor.numel() for tensor in list_tensors(result))
+    if name in COPIES:
+        return written
+    read = sum(tensor.numel() for tensor in list_tensors([args, kwargs]))
+    work = read + written
+    if name in SORTS:
+        work += read * max(1, math.ceil(math.log2(max(2, read))))
+    if function.overloadpacket in flop_registry:
+        work += int(flop_registry[function.overloadpacket](*args, **kwargs, out_val=result))
+    return work
+
+
+def find_narrowing(args: Any, kwargs: Any, result: Any) -> str:
+    """Return ``float32 -> float16`` when an operator made narrow floats from wider ones, else an empty text."""
+    wide = {tensor.dtype for tensor in list_tensors([args, kwargs]) if tensor.dtype in (torch.float32, torch.float64) and tensor.numel() > 1}
+    narrow = {tensor.dtype for tensor in list_tensors(result) if tensor.dtype in NARROW and tensor.numel() > 1}
+    if not wide or not narrow:
+        return ""
+    short = [str(dtype).removeprefix("torch.") for dtype in (next(iter(wide)), next(iter(narrow)))]
+    return " -> ".join(short)

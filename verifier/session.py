@@ -1,0 +1,328 @@
+"""One submission under verification on the simulated GPU: its process, its device, and the talk with both.
+
+This module is the judge's side. It trusts the device and nothing that the submission's process says.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from verifier import sandbox
+from verifier.candidate.channel import Channel, ChannelClosed, Message, ProtocolError
+from verifier.candidate.transfer import from_bytes, pack_tensors, to_bytes
+from verifier.environment import EnvironmentSpecification
+from verifier.verdict import FailureCode
+
+PACKAGE = Path(__file__).resolve().parent
+SOLUTION_PATH = "/kq/solution.py"
+CALL_SECONDS = 60.0
+FIRST_CALL_SECONDS = 180.0
+LOAD_SECONDS = 40.0
+START_SECONDS = 60.0
+DEVICE_LIMITS = sandbox.Limits(memory=4 << 30, processes=64)
+
+
+class CandidateFault(Exception):
+    """The submission failed; `code` says how, the texts come from its process and are hostile."""
+
+    def __init__(self, code: FailureCode, message: str, traceback: str = "") -> None:
+        super().__init__(message)
+        self.code, self.message, self.traceback = code, message, traceback
+
+
+class InfrastructureFault(Exception):
+    """Something of ours failed; never the submitter's fault."""
+
+
+class Answer(BaseModel):
+    """What the submission's process may answer. Anything else is a breach of the protocol."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    nonce: str
+    flags: list[str] = Field([], max_length=8)
+    error: list[str] | None = Field(None, max_length=64)
+    message: str = Field("", max_length=4_000)
+    traceback: str = Field("", max_length=32_000)
+    state: dict[str, int] = Field({}, max_length=20_000)
+    outputs: list[int] = Field([], max_length=256)
+    many: bool = False
+
+
+@dataclass(frozen=True)
+class DeviceInput:
+    """A tensor that the judge put on the device."""
+
+    name: str
+    described: Message
+
+    @property
+    def handle(self) -> int:
+        return int(self.described["handle"])
+
+
+@dataclass
+class CallRecord:
+    """What the device saw during one call."""
+
+    kernels: dict[str, Message] = field(default_factory=dict)
+    library_calls: dict[str, int] = field(default_factory=dict)
+    library_operations: dict[str, int] = field(default_factory=dict)
+    narrowing: dict[str, int] = field(default_factory=dict)
+    flags: dict[str, int] = field(default_factory=dict)
+    uploaded: int = 0
+    downloaded: int = 0
+    events: dict[str, int] = field(default_factory=dict)
+    fault: str = ""
+    uninterpretable: list[str] = field(default_factory=list)
+
+
+@dataclass
+class CallResult:
+    """The outputs of one call, as the device holds them, and what happened meanwhile."""
+
+    outputs: list[torch.Tensor]
+    described: list[Message]
+    many: bool
+    record: CallRecord
+    held: list[int]
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """A kernel that the submission handed to the device: its Triton IR and compile options."""
+
+    name: str
+    digest: str
+    options: dict[str, Any]
+    text: str
+
+    @property
+    def is_own(self) -> bool:
+        """True when Triton's front end made it from a function in the submitted file."""
+        head = next((line for line in self.text.splitlines() if line.startswith("#loc")), "")
+        return f'"{SOLUTION_PATH}"' in head
+
+
+ERROR_CODES = (
+    ("NoEntryPoint", FailureCode.ART_NO_ENTRYPOINT),
+    ("WrongState", FailureCode.ART_STATE_MISMATCH),
+    ("WrongOutput", FailureCode.CORR_SHAPE_DTYPE),
+    ("OutOfMemoryError", FailureCode.ART_OOM),
+    ("MemoryError", FailureCode.ART_OOM),
+    ("CompilationError", FailureCode.ART_COMPILE_ERROR),
+    ("CompileTimeAssertionFailure", FailureCode.ART_COMPILE_ERROR),
+    ("OutOfResources", FailureCode.ART_COMPILE_ERROR),
+    ("UnsupportedLanguageConstruct", FailureCode.ART_COMPILE_ERROR),
+)
+STAGE_CODES = {"load": FailureCode.ART_IMPORT_ERROR, "construct": FailureCode.ART_INIT_ERROR, "call": FailureCode.ART_RUNTIME_ERROR}
+
+
+def classify_error(stage: str, kinds: list[str]) -> FailureCode:
+    """Return the code of an exception raised at a stage, from the names of its type and bases."""
+    if stage == "load" and "SyntaxError" in kinds:
+        return FailureCode.ART_SYNTAX
+    return next((code for name, code in ERROR_CODES if name in kinds), STAGE_CODES.get(stage, FailureCode.ART_RUNTIME_ERROR))
+
+
+class Session:
+    """The candidate and device processes of one submission. Close it, or use it as a context manager."""
+
+    def __init__(self, solution: Path, environment: EnvironmentSpecification) -> None:
+        """Start both processes. Raises SandboxUnavailable or InfrastructureFault."""
+        self.environment = environment
+        self.alive = True
+        self.flags: set[str] = set()
+        self.processes: list[sandbox.Process] = []
+        pairs = [socket.socketpair() for _ in range(3)]
+        (candidate, candidate_end), (device, device_end), (line, line_end) = pairs
+        package = {f"{sandbox.RUNNER_FOLDER}/verifier/{name}": PACKAGE / name for name in ("__init__.py", "candidate")}
+        command = [*sandbox.python_command(), "-m"]
+        try:
+            self.device_process = self.start_box(
+                [*command, "verifier.interpreter.device", str(line_end.fileno()), str(device_end.fileno()), str(environment.device.memory_bytes)],
+                {**package, f"{sandbox.RUNNER_FOLDER}/verifier/interpreter": PACKAGE / "interpreter"},
+                DEVICE_LIMITS,
+                [line_end, device_end],
+            )
+            self.candidate_process = self.start_box(
+                [*command, "verifier.candidate.runner", str(candidate_end.fileno()), str(line.fileno()), SOLUTION_PATH, self.describe_device()],
+                {**package, SOLUTION_PATH: solution},
+                sandbox.Limits(),
+                [candidate_end, line],
+            )
+        finally:
+            for end in (candidate_end, device_end, line, line_end):
+                end.close()
+        self.candidate, self.device = Channel(candidate), Channel(device)
+
+    def start_box(self, command: list[str], shown: dict[str, Path], limits: sandbox.Limits, sockets: list[socket.socket]) -> sandbox.Process:
+        process = sandbox.start(command, shown=shown, limits=limits, descriptors=[end.fileno() for end in sockets])
+        self.processes.append(process)
+        return process
+
+    def describe_device(self) -> str:
+        """Return the device as the submission's process sees it, as JSON."""
+        device = self.environment.device
+        properties = {
+            "max_shared_mem": device.shared_bytes_per_block,
+            "max_num_regs": 65536,
+            "multiprocessor_count": device.multiprocessors,
+            "warpSize": 32,
+            "sm_clock_rate": device.maximum_clock_megahertz * 1000,
+            "mem_clock_rate": 9_001_000,
+            "mem_bus_width": 384,
+            "l2_bytes": device.l2_bytes,
+            "total_memory": device.memory_bytes,
+        }
+        name = device.name.removesuffix(" (simulated)")
+        return json.dumps({"name": name, "capability": device.compute_capability, "properties": properties})
+
+    def ask_device(self, message: Message, data: bytes = b"", seconds: float = CALL_SECONDS) -> tuple[Message, bytes]:
+        """Ask the device. A device that does not answer is busy with the submission's work."""
+        self.device.deadline = time.monotonic() + seconds
+        try:
+            return self.device.ask(message, data)
+        except TimeoutError as error:
+            self.alive = False
+            raise CandidateFault(FailureCode.ART_HANG, "the device was still busy with the submission's work") from error
+        except (ChannelClosed, ProtocolError) as error:
+            self.alive = False
+            if self.device_process.reason == "out of memory":
+                raise CandidateFault(FailureCode.ART_OOM, "the submission's work needed more device memory than the limit") from error
+            raise InfrastructureFault(f"the device process ended: {self.device_process.output()[-500:]}") from error
+
+    def ask_candidate(self, message: Message, seconds: float) -> Answer:
+        """Ask the submission's process. Raises CandidateFault for an error, a hang, an end, or a breach."""
+        stage = str(message["do"])
+        if not self.alive:
+            raise CandidateFault(STAGE_CODES.get(stage, FailureCode.ART_RUNTIME_ERROR), "the process had ended before")
+        nonce = secrets.token_hex(8)
+        self.candidate.deadline = time.monotonic() + seconds
+        try:
+            raw, data = self.candidate.ask({**message, "nonce": nonce})
+        except TimeoutError as error:
+            self.alive = False
+            raise CandidateFault(FailureCode.ART_HANG, f"{stage} did not end within {seconds:.0f} s") from error
+        except ProtocolError as error:
+            self.alive = False
+            raise CandidateFault(FailureCode.TAMPER_HARNESS, str(error)) from error
+        except ChannelClosed as error:
+            raise self.explain_end(stage) from error
+        try:
+            answer = Answer.model_validate(raw)
+        except ValidationError as error:
+            self.alive = False
+            raise CandidateFault(FailureCode.TAMPER_HARNESS, "the process answered with a malformed message") from error
+        if data or answer.nonce != nonce:
+            self.alive = False
+            raise CandidateFault(FailureCode.TAMPER_HARNESS, "the process answered a request that was not made")
+        self.flags |= {flag[:60] for flag in answer.flags}
+        if answer.error is not None:
+            raise CandidateFault(classify_error(stage, answer.error), answer.message, answer.traceback)
+        return answer
+
+    def explain_end(self, stage: str) -> CandidateFault:
+        """Return the fault of a process that ended by itself or was killed."""
+        self.alive = False
+        status = self.candidate_process.finish(2.0)
+        if self.candidate_process.reason == "out of memory":
+            return CandidateFault(FailureCode.ART_OOM, "the process used more memory than the limit and was killed")
+        reason = self.candidate_process.reason or f"exit status {status}"
+        return CandidateFault(STAGE_CODES.get(stage, FailureCode.ART_RUNTIME_ERROR), f"the process ended during {stage} ({reason})")
+
+    def wait_until_ready(self) -> None:
+        """Wait for the device process to answer. Raises InfrastructureFault."""
+        try:
+            self.ask_device({"do": "kernels"}, seconds=START_SECONDS)
+        except CandidateFault as fault:
+            raise InfrastructureFault("the device process did not start in time") from fault
+
+    def load(self) -> None:
+        """Import the submission."""
+        self.ask_candidate({"do": "load"}, LOAD_SECONDS)
+
+    def construct(self, instance: int, arguments: list[Any], state: dict[str, torch.Tensor]) -> list[DeviceInput]:
+        """Construct an instance with the judge's state and return that state's tensors on the device."""
+        placed = self.put(state)
+        described = [
+            {"name": item.name, "tensor": item.described, "shape": item.described["shape"], "dtype": item.described["dtype"]} for item in placed
+        ]
+        self.ask_candidate({"do": "construct", "instance": instance, "arguments": arguments, "state": described}, LOAD_SECONDS)
+        return placed
+
+    def put(self, tensors: dict[str, torch.Tensor]) -> list[DeviceInput]:
+        """Put tensors on the device, at fresh addresses."""
+        described, data = pack_tensors(tensors)
+        answer, _ = self.ask_device({"do": "put", "tensors": described}, data)
+        return [DeviceInput(name, item) for name, item in zip(tensors, answer["tensors"], strict=True)]
+
+    def overwrite(self, items: list[DeviceInput], tensors: dict[str, torch.Tensor]) -> None:
+        """Put new values at the same addresses, unseen by the submission's process."""
+        for item in items:
+            self.ask_device({"do": "overwrite", "handle": item.handle}, to_bytes(tensors[item.name]))
+
+    def read(self, handle: int) -> tuple[Message, torch.Tensor]:
+        """Return a tensor of the device and its description. Raises CandidateFault when there is none."""
+        answer, data = self.ask_device({"do": "read", "handle": handle})
+        if answer.get("missing"):
+            raise CandidateFault(FailureCode.TAMPER_HARNESS, "an output names a tensor that does not exist")
+        described = answer["tensor"]
+        return described, from_bytes(data, described["shape"], described["dtype"])
+
+    def call(self, instance: int, inputs: list[DeviceInput], *, ablate: list[str] | None = None, first: bool = False) -> CallResult:
+        """Run one forward call and return what the device holds afterwards. Raises CandidateFault."""
+        self.ask_device({"do": "begin", "ablate": ablate or [], "noise": secrets.randbits(32), "poison": secrets.randbits(32)})
+        message = {"do": "call", "instance": instance, "inputs": [item.described for item in inputs]}
+        answer = self.ask_candidate(message, FIRST_CALL_SECONDS if first else CALL_SECONDS)
+        record = self.end_record()
+        read = [self.read(handle) for handle in answer.outputs]
+        held, _ = self.ask_device({"do": "hold", "handles": answer.outputs})
+        return CallResult([value for _, value in read], [described for described, _ in read], answer.many, record, held["handles"])
+
+    def end_record(self) -> CallRecord:
+        """Return what the device saw since the call began."""
+        answer, _ = self.ask_device({"do": "end"})
+        return CallRecord(**answer)
+
+    def forget(self, inputs: list[DeviceInput], held: list[int]) -> None:
+        """Free inputs and held outputs."""
+        self.ask_candidate({"do": "forget", "inputs": [item.handle for item in inputs]}, CALL_SECONDS)
+        self.ask_device({"do": "drop", "handles": [*(item.handle for item in inputs), *held]})
+
+    def list_kernels(self) -> list[KernelText]:
+        """Return every kernel that was handed to the device."""
+        answer, data = self.ask_device({"do": "kernels"})
+        kernels, offset = [], 0
+        for item in answer["kernels"]:
+            text = data[offset : offset + item["bytes"]].decode()
+            offset += item["bytes"]
+            kernels.append(KernelText(item["name"], item["digest"], item["options"], text))
+        return kernels
+
+    def output(self) -> str:
+        """Return what the submission printed. Hostile text."""
+        return self.candidate_process.output()
+
+    def close(self) -> None:
+        """Kill both process trees."""
+        for process in self.processes:
+            process.kill("closed")
+            process.finish()
+        self.candidate.close()
+        self.device.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
