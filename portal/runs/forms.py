@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.core.files.uploadedfile import UploadedFile
+from django.db.models import QuerySet
 
 from portal.accounts.models import User
 from portal.catalog.models import Environment, Task
@@ -17,6 +18,11 @@ from portal.runs.states import State
 from portal.runs.uploads import UploadError, check_file_name, decode_source
 from portal.systems.models import System
 from verifier.verdict import Outcome
+
+
+def offer(form: forms.Form, name: str, rows: QuerySet[Any]) -> None:
+    """Let the field `name` of `form` choose among `rows`."""
+    cast("forms.ModelChoiceField[Any]", form.fields[name]).queryset = rows
 
 
 class VisibilityForm(forms.Form):
@@ -31,8 +37,8 @@ class VisibilityForm(forms.Form):
     )
     release_source = forms.BooleanField(
         required=False,
-        label="They may read its source too",
-        help_text="Otherwise only you, your team and reviewers read it.",
+        label="Whoever sees the run may read its source too",
+        help_text="Otherwise only you, your team and reviewers read the source.",
     )
 
 
@@ -57,9 +63,10 @@ class SubmissionForm(VisibilityForm):
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["task"].queryset = Task.objects.active().for_lists()
-        self.fields["environment"].queryset = Environment.objects.filter(slug__in=settings.SERVED_ENVIRONMENTS)
-        self.fields["system"].queryset = System.objects.submittable_by(user).distinct()
+        self.label_suffix = ""
+        offer(self, "task", Task.objects.active().for_lists())
+        offer(self, "environment", Environment.objects.filter(slug__in=settings.SERVED_ENVIRONMENTS))
+        offer(self, "system", System.objects.submittable_by(user).distinct())
 
     def clean(self) -> dict[str, Any]:
         """Check what was submitted, and keep the text of a refused file for the next try."""
@@ -73,11 +80,10 @@ class SubmissionForm(VisibilityForm):
             # Browsers send pasted lines with carriage returns.
             data["source"] = self.read_source("text", pasted.replace("\r\n", "\n").encode())
         if self.errors and upload and data.get("source"):
-            self.data = self.data.copy()
-            self.data["text"] = data["source"]
+            self.data = dict(self.data.items()) | {"text": data["source"]}
         return data
 
-    def read_upload(self, upload: UploadedFile) -> str:
+    def read_upload(self, upload: UploadedFile[bytes]) -> str:
         """Return the text of `upload`; add an error when its name or content is refused."""
         try:
             check_file_name(upload.name or "")
@@ -98,19 +104,26 @@ class RunFilterForm(forms.Form):
     """What to show in the list of runs."""
 
     task = forms.ModelChoiceField(Task.objects.none(), required=False, empty_label="All tasks")
-    system = forms.ModelChoiceField(System.objects.none(), required=False, empty_label="All systems", to_field_name="slug")
+    system = forms.ModelChoiceField(
+        System.objects.none(), required=False, empty_label="All systems", to_field_name="slug"
+    )
     state = forms.ChoiceField(required=False, choices=[("", "All states"), *State.choices])
     outcome = forms.ChoiceField(
         required=False,
         choices=[("", "All outcomes")]
-        + [(outcome.value, outcome.replace("_", " ").capitalize()) for outcome in Outcome if outcome is not Outcome.INFRASTRUCTURE],
+        + [
+            (outcome.value, outcome.replace("_", " ").capitalize())
+            for outcome in Outcome
+            if outcome is not Outcome.INFRASTRUCTURE
+        ],
     )
 
     def __init__(self, *args: Any, user: User | AnonymousUser, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.label_suffix = ""
         visible = Run.objects.visible_to(user).order_by()
-        self.fields["task"].queryset = Task.objects.for_lists()
-        self.fields["system"].queryset = System.objects.filter(pk__in=visible.values("system"))
+        offer(self, "task", Task.objects.for_lists())
+        offer(self, "system", System.objects.filter(pk__in=visible.values("system")))
 
     def narrow(self, runs: RunQuerySet) -> RunQuerySet:
         """Return the `runs` that were asked for; a choice that does not exist narrows nothing."""

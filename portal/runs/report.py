@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
 
@@ -71,7 +71,7 @@ def describe_attempt(attempt: Attempt) -> Step:
     return Step(f"Attempt {attempt.number}", attempt.started_at, detail.strip(), current)
 
 
-def build_steps(run: Run, attempts: Sequence[Attempt], ahead: int) -> list[Step]:
+def build_steps(run: Run, attempts: Iterable[Attempt], ahead: int) -> list[Step]:
     """Return the way of `run` so far, the latest step last."""
     steps = [Step("Submitted", run.queued_at), *map(describe_attempt, attempts)]
     if run.state == State.QUEUED:
@@ -101,26 +101,29 @@ def build_report(run: Run, user: User | AnonymousUser) -> Report:
     return Report(run, steps, build_gates(run, verdict), verdict, ahead, served)
 
 
-def _replace_words(value: Any, words: dict[str, str]) -> Any:
-    if isinstance(value, str):
-        for word, alias in words.items():
-            value = value.replace(word, alias)
-        return value
-    if isinstance(value, list):
-        return [_replace_words(item, words) for item in value]
-    if isinstance(value, dict):
-        return {key: _replace_words(item, words) for key, item in value.items()}
+def _map_texts(value: object, change: Callable[[str], str]) -> object:
+    match value:
+        case str():
+            return change(value)
+        case list():
+            return [_map_texts(item, change) for item in value]
+        case dict():
+            return {key: _map_texts(item, change) for key, item in value.items()}
     return value
 
 
 def mask_hidden_distributions(verdict: Verdict) -> Verdict:
     """Return `verdict` with the names of hidden distributions replaced, so that nobody can aim at them."""
     hidden = sorted({record.distribution for record in verdict.evidence.distributions if not record.visible})
-    # Longer names first: one may be the beginning of another.
+    if not hidden:
+        return verdict
     aliases = {name: f"hidden-{number}" for number, name in enumerate(hidden, 1)}
-    words = dict(sorted(aliases.items(), key=lambda item: -len(item[0])))
-    body = verdict.model_dump(mode="json")
-    body["gates"] = _replace_words(body["gates"], words)
-    body["evidence"] |= {key: _replace_words(body["evidence"][key], words) for key in ("distributions", "events", "error")}
-    return Verdict.model_validate(body)
+    pattern = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, hidden))})(?![\w-])")
 
+    def change(text: str) -> str:
+        return pattern.sub(lambda match: aliases[match[0]], text)
+
+    body = verdict.model_dump(mode="json")
+    body["gates"] = _map_texts(body["gates"], change)
+    body["evidence"] |= {key: _map_texts(body["evidence"][key], change) for key in ("distributions", "events", "error")}
+    return Verdict.model_validate(body)

@@ -14,8 +14,7 @@ class Sample:
 
     name: str
     task_id: str
-    title: str
-    expectation: str
+    description: str
 
     @property
     def path(self) -> Path:
@@ -23,10 +22,10 @@ class Sample:
 
 
 SAMPLES = [
-    Sample("honest", "l1-09", "An honest solution", "Every gate that can be judged passes."),
-    Sample("tf32", "l2-01", "A TF32 shortcut", "Tensor cores multiply in TF32: fast, close, and not fp32."),
-    Sample("constant", "l1-09", "A constant output", "The output does not follow the input."),
-    Sample("unloadable", "l1-09", "One that does not load", "The file cannot be imported."),
+    Sample("honest", "l1-09", "Honest. Every gate that can be judged passes."),
+    Sample("tf32", "l2-01", "A shortcut: tensor cores multiply in TF32, which is fast, close and not fp32."),
+    Sample("constant", "l1-09", "A shortcut: the output does not follow the input."),
+    Sample("unloadable", "l1-09", "Does not load: the file cannot be imported."),
 ]
 
 

@@ -15,6 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseStopPolling
 
+from portal.accounts.models import User
 from portal.catalog.markup import highlight_python
 from portal.catalog.models import Task
 from portal.runs.forms import RunFilterForm, SubmissionForm, VisibilityForm
@@ -25,6 +26,12 @@ from portal.runs.services import cancel_run, set_visibility, submit_run
 from portal.runs.uploads import SOURCE_CAP, list_hints
 
 RUNS_PER_PAGE = 50
+
+
+class MemberRequest(HttpRequest):
+    """A request of somebody who has signed in."""
+
+    user: User
 
 
 def get_run(request: HttpRequest, public_id: UUID) -> Run:
@@ -48,7 +55,7 @@ def find_initial(request: HttpRequest) -> dict[str, Any]:
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
-def submit_solution(request: HttpRequest) -> HttpResponse:
+def submit_solution(request: MemberRequest) -> HttpResponse:
     """Take a solution; a refused one changes nothing and keeps what was typed."""
     if request.method != "POST":
         form = SubmissionForm(user=request.user, initial=find_initial(request))
@@ -90,7 +97,9 @@ def download_sample(_request: HttpRequest, name: str) -> FileResponse:
     sample = find_sample(name)
     if sample is None or not sample.path.is_file():
         raise Http404
-    return FileResponse(sample.path.open("rb"), as_attachment=True, filename=sample.path.name, content_type="text/plain")
+    return FileResponse(
+        sample.path.open("rb"), as_attachment=True, filename=sample.path.name, content_type="text/plain"
+    )
 
 
 @require_safe
@@ -113,7 +122,9 @@ def show_run(request: HttpRequest, public_id: UUID) -> HttpResponse:
     context = {
         "report": build_report(run, request.user),
         "owned": run.is_owned_by(request.user),
-        "visibility_form": VisibilityForm(initial={"visibility": run.visibility, "release_source": run.source_released}),
+        "visibility_form": VisibilityForm(
+            initial={"visibility": run.visibility, "release_source": run.source_released}
+        ),
         "readable": readable,
         "source": highlight_python(run.source.text, "line") if readable else "",
     }
@@ -128,7 +139,11 @@ def show_status(request: HttpRequest, public_id: UUID) -> HttpResponse:
     report = build_report(run, request.user)
     if request.GET.get("seen") == report.version:
         return HttpResponse(status=204)
-    context = {"report": report, "owned": run.is_owned_by(request.user), "readable": run.source_readable_by(request.user)}
+    context = {
+        "report": report,
+        "owned": run.is_owned_by(request.user),
+        "readable": run.source_readable_by(request.user),
+    }
     page = render(request, "runs/_status.html", context)
     return HttpResponseStopPolling(page.content) if run.is_terminal else page
 
@@ -160,7 +175,7 @@ def download_source(request: HttpRequest, public_id: UUID) -> HttpResponse:
 
 @require_POST
 @login_required
-def cancel(request: HttpRequest, public_id: UUID) -> HttpResponse:
+def cancel(request: MemberRequest, public_id: UUID) -> HttpResponse:
     """Stop a run of one's own."""
     run = get_run(request, public_id)
     if not run.is_owned_by(request.user):
@@ -174,7 +189,7 @@ def cancel(request: HttpRequest, public_id: UUID) -> HttpResponse:
 
 @require_POST
 @login_required
-def change_visibility(request: HttpRequest, public_id: UUID) -> HttpResponse:
+def change_visibility(request: MemberRequest, public_id: UUID) -> HttpResponse:
     """Change who sees a run of one's own, and its source."""
     run = get_run(request, public_id)
     if not run.is_owned_by(request.user):

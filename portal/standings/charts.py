@@ -40,6 +40,7 @@ def build_rate_figure(rates: Sequence[Rate], title: str) -> dict[str, Any]:
     )
     layout = go.Layout(
         template=go.layout.Template(),
+        autosize=True,
         xaxis={"title": {"text": title}, "range": [0, 100], "ticksuffix": " %", "zeroline": False, "fixedrange": True},
         yaxis={"autorange": "reversed", "automargin": True, "fixedrange": True},
         margin={"t": 24, "r": 32, "b": 56, "l": 16},

@@ -75,7 +75,9 @@ class PublishedSystem(Model):
             if failure.mode is mode and failure.percent_of_failed_runs is not None:
                 failed = runs - self.count_passed(runs)
                 count = round(failure.percent_of_failed_runs * failed / 100)
-                return Figure(str(count), Provenance.DERIVED, f"{failure.percent_of_failed_runs} % of {failed} failed runs.")
+                return Figure(
+                    str(count), Provenance.DERIVED, f"{failure.percent_of_failed_runs} % of {failed} failed runs."
+                )
         return UNKNOWN
 
 
@@ -184,7 +186,9 @@ def build_row(system: PublishedSystem, runs: PublishedRuns) -> PublishedRow:
         pass_rate_percent=system.pass_rate_percent,
         low_percent=low,
         high_percent=high,
-        passed=Figure(f"{passed} of {runs.per_system}", Provenance.DERIVED, "The only whole number that gives the stated rate."),
+        passed=Figure(
+            f"{passed} of {runs.per_system}", Provenance.DERIVED, "The only whole number that gives the stated rate."
+        ),
         pass_rate=_stated(f"{system.pass_rate_percent:.1f} %"),
         interval=Figure(
             f"[{low:.1f}, {high:.1f}]",
@@ -224,7 +228,12 @@ def build_segments(runs: PublishedRuns) -> list[Segment]:
         ("passed", "passed every gate and the target", runs.passed, Provenance.DERIVED),
         ("below-target", "accepted, below the target", runs.below_target, Provenance.STATED),
         ("rejected", "rejected, not shown to reach the target", slower, Provenance.DERIVED),
-        ("false-win", "rejected, though the stopwatch showed the target", runs.rejected_at_or_above_target, Provenance.STATED),
+        (
+            "false-win",
+            "rejected, though the stopwatch showed the target",
+            runs.rejected_at_or_above_target,
+            Provenance.STATED,
+        ),
     ]
     segments, start = [], 0.0
     for name, label, count, provenance in parts:

@@ -9,17 +9,17 @@ from django import template
 from portal.runs.labels import GATE_LABELS, OUTCOME_EXPLANATIONS, OUTCOME_LABELS
 from portal.runs.models import Run
 from portal.runs.states import State
-from verifier.verdict import Outcome
+from verifier.verdict import Check, DistributionRecord, Figure, Outcome
 
 register = template.Library()
 
 _TONES = {"passed": "good", "failed": "bad", "started": "busy"}
-_LARGE = 10_000
-_SMALL = 1e-3
+# Floats in this range are written as grouped whole numbers.
+_GROUPED, _HUGE = 1e4, 1e12
 
 
 @register.filter
-def figure(value: Any) -> str:
+def figure(value: Figure) -> str:
     """Write an observed or allowed figure: yes or no, grouped whole numbers, four significant digits."""
     match value:
         case None:
@@ -29,8 +29,7 @@ def figure(value: Any) -> str:
         case int():
             return f"{value:,}"
         case float():
-            plain = value == 0 or _SMALL <= abs(value) < _LARGE
-            return f"{value:.4g}" if plain else f"{value:.2e}"
+            return f"{value:,.0f}" if _GROUPED <= abs(value) < _HUGE else f"{value:.4g}"
     return str(value)
 
 
@@ -65,11 +64,11 @@ def gate_badge(status: str) -> dict[str, str]:
 
 
 @register.inclusion_tag("partials/badge.html")
-def check_badge(passed: bool | None) -> dict[str, str]:
+def check_badge(check: Check | DistributionRecord) -> dict[str, str]:
     """Show what became of one check; a recorded figure decides nothing."""
-    if passed is None:
+    if check.passed is None:
         return {"label": "recorded", "tone": ""}
-    return {"label": "passed" if passed else "failed", "tone": "good" if passed else "bad"}
+    return {"label": "passed", "tone": "good"} if check.passed else {"label": "failed", "tone": "bad"}
 
 
 @register.inclusion_tag("partials/badge.html")
