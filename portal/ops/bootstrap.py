@@ -62,7 +62,7 @@ class Size(NamedTuple):
     installed: float
 
 
-SIZES = {"web": Size(0.1, 0.4), "demo": Size(2.8, 5.6), "dev": Size(2.9, 6.0)}
+SIZES = {"web": Size(0.1, 0.5), "demo": Size(3.1, 6.0), "dev": Size(3.2, 6.4)}
 
 
 def probe_interpreter(command: str) -> Interpreter | None:
