@@ -28,7 +28,7 @@ def show_board(request: HttpRequest) -> HttpResponse:
         "rows": rows,
         "failure_rows": build_failure_rows(snapshot),
         "segments": build_segments(snapshot.runs),
-        "figure": build_rate_figure(rates, "Pass rate over runs, with 95 % interval"),
+        "figure": build_rate_figure(rates, "Pass rate with 95 % interval"),
         "boards": build_boards(standings),
     }
     return render(request, "standings/board.html", context)

@@ -32,6 +32,7 @@
 
   const draw = () => {
     for (const place of document.querySelectorAll("[data-chart]")) {
+      place.hidden = false;
       const figure = JSON.parse(document.getElementById(place.dataset.chart).textContent);
       const { data, layout } = applyColours(figure);
       window.Plotly.react(place, data, layout, { displayModeBar: false, responsive: true });
