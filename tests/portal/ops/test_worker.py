@@ -1,0 +1,185 @@
+"""The real worker: its supervisor, its django-q2 cluster and a child process that stands in for the verifier.
+
+Each of its processes is killed in the middle of a run, and one verdict comes all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+from portal.ops.models import Worker
+from portal.runs.models import Run, Verdict
+from portal.runs.states import State
+from tests.conftest import Submit
+from tests.portal.processes import FAKE_VERIFIER, build_database_url, find_processes, wait_for
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def find_parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+class RunningWorker:
+    """`manage.py worker` with short leases, and ways to find its processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.start()
+
+    def start(self) -> None:
+        environment = {
+            **os.environ,
+            "DATABASE_URL": build_database_url(),
+            "PORTAL_VAR": str(self.folder),
+            "PORTAL_LEASE_SECONDS": "3",
+            "PORTAL_STALL_SECONDS": "4",
+            "PORTAL_VERIFIER_COMMAND": ",".join(FAKE_VERIFIER),
+        }
+        command = [sys.executable, "manage.py", "worker", "--environment", "cpu-interpreter"]
+        with (self.folder / "worker.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, cwd=settings.BASE_DIR, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def list_cluster(self) -> list[int]:
+        """The processes that share the cluster's command line: first process, sentinel, and the sentinel's children."""
+        return [number for number in find_processes("manage.py cluster --lifeline") if self.owns(number)]
+
+    def owns(self, process: int) -> bool:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            return f"PORTAL_VAR={self.folder}\0".encode() in Path(f"/proc/{process}/environ").read_bytes()
+        return False
+
+    def list_all(self) -> list[int]:
+        """Every living process of this worker, the verifier's too."""
+        verifiers = find_processes(str(self.folder))
+        return [number for number in find_processes("manage.py") if self.owns(number)] + verifiers
+
+    def find(self, role: str) -> int:
+        """The process of that role; the last three exist only while a run is judged."""
+        if role == "supervisor":
+            return self.process.pid
+        verifier = wait_for(lambda: find_processes(str(self.folder / "work")), what="the verifier")[0]
+        worker = find_parent(verifier)
+        sentinel = find_parent(worker)
+        roles = {"verifier": verifier, "worker": worker, "sentinel": sentinel, "first": find_parent(sentinel)}
+        return roles[role]
+
+    def kill(self, *roles: str) -> None:
+        processes = [self.find(role) for role in roles]
+        for process in processes:
+            os.kill(process, signal.SIGKILL)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(20)
+
+    def read_log(self) -> str:
+        return (self.folder / "worker.log").read_text()
+
+
+@pytest.fixture
+def worker(tmp_path: Path, catalog: None) -> Iterator[RunningWorker]:
+    running = RunningWorker(tmp_path)
+    try:
+        wait_for(lambda: len(running.list_cluster()) >= 5, what="the cluster")
+        yield running
+        running.stop()
+        wait_for(lambda: not running.list_all(), seconds=10, what="the end of every process")
+    finally:
+        for process in running.list_all():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        running.process.wait()
+
+
+def wait_for_end(run: Run) -> Run:
+    wait_for(lambda: Run.objects.filter(pk=run.pk).exclude(state__in=["queued", "leased", "running"]).exists(), seconds=45)
+    run.refresh_from_db()
+    return run
+
+
+def test_a_submission_gets_its_verdict(worker: RunningWorker, submit: Submit) -> None:
+    runs = [submit(source=f"# do: {order}\n") for order in ("accept", "reject", "accept")]
+    outcomes = [wait_for_end(run).verdict.outcome for run in runs]
+    assert outcomes == ["accepted", "rejected", "accepted"]
+    assert Worker.objects.alive().get().environment_slug == "cpu-interpreter"
+
+
+@pytest.mark.parametrize(
+    "killed",
+    [("verifier",), ("worker",), ("sentinel",), ("first",), ("supervisor",), ("supervisor", "first"), ("worker", "sentinel")],
+    ids="+".join,
+)
+def test_a_process_killed_in_the_middle_of_a_run_costs_no_verdict(
+    worker: RunningWorker, submit: Submit, killed: tuple[str, ...]
+) -> None:
+    run = submit(source="# do: slow 2\n")
+    wait_for(lambda: Run.objects.filter(state=State.RUNNING).exists())
+    worker.kill(*killed)
+    if "supervisor" in killed:
+        worker.process.wait()
+        worker.start()
+    ended = wait_for_end(run)
+    assert (ended.state, ended.attempt) == (State.FINISHED, 2)
+    assert Verdict.objects.get().attempt.number == 2
+    assert list(run.attempts.values_list("number", flat=True)) == [1, 2]
+
+
+def test_an_idle_cluster_that_hangs_is_started_again(worker: RunningWorker, submit: Submit) -> None:
+    """django-q2 itself does not notice: the killed process waited at the queue and held its lock."""
+    processes = worker.list_cluster()
+    first = os.getpgid(processes[0])
+    sentinel = next(number for number in processes if find_parent(number) == first)
+    # The sentinel starts the process that works before its other ones; give it time to reach the queue.
+    time.sleep(1)
+    os.kill(min(number for number in processes if find_parent(number) == sentinel), signal.SIGKILL)
+    assert wait_for_end(submit(source="# do: accept\n")).state == State.FINISHED
+    assert Worker.objects.get().restarts == 1
+
+
+def test_nothing_outlives_a_killed_supervisor(worker: RunningWorker, submit: Submit) -> None:
+    submit(source="# do: hang\n")
+    wait_for(lambda: Run.objects.filter(state=State.RUNNING).exists())
+    worker.kill("supervisor")
+    worker.process.wait()
+    wait_for(lambda: not worker.list_all(), seconds=5, what="the end of every process")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_stopping_gives_the_run_back_and_leaves_nothing(
+    worker: RunningWorker, submit: Submit, number: signal.Signals
+) -> None:
+    run = submit(source="# do: hang\n")
+    wait_for(lambda: Run.objects.filter(state=State.RUNNING).exists())
+    assert worker.stop(number) == 0
+    assert worker.list_all() == []
+    run.refresh_from_db()
+    assert (run.state, run.attempts.get().outcome) == (State.QUEUED, "lease_expired")
+    assert not Worker.objects.exists()
+
+
+def test_a_second_worker_is_refused(worker: RunningWorker) -> None:
+    second = RunningWorker.__new__(RunningWorker)
+    second.folder = worker.folder
+    second.start()
+    assert second.process.wait(20) == 1
+    assert f"Another worker serves cpu-interpreter on this host: process {worker.process.pid}" in worker.read_log()
+
+
+def test_a_run_that_kills_every_verifier_is_parked(worker: RunningWorker, submit: Submit) -> None:
+    poison, good = submit(source="# do: exit\n"), submit(source="# do: accept\n")
+    assert wait_for_end(poison).state == State.CRASHED
+    assert wait_for_end(good).state == State.FINISHED
+    assert poison.attempts.count() == 3
