@@ -1,0 +1,31 @@
+# task: l1-09
+# why: Autotune over heuristics, with keyword launch options left to the tuner.
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.autotune(configs=[triton.Config({"ROUNDS": 12}), triton.Config({"ROUNDS": 16}, num_warps=2)], key=["columns"])
+@triton.heuristics({"BLOCK": lambda arguments: triton.next_power_of_2(arguments["columns"])})
+@triton.jit
+def project_row(z_pointer, p_pointer, columns, BLOCK: tl.constexpr, ROUNDS: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    inside = column < columns
+    z = tl.load(z_pointer + row * columns + column, mask=inside, other=-float("inf"))
+    z = z - tl.max(z, axis=0)
+    tau = -1.0
+    for _ in range(ROUNDS):
+        support = z > tau
+        count = tl.sum(support.to(tl.float32), axis=0)
+        tau = (tl.sum(tl.where(support, z, 0.0), axis=0) - 1.0) / count
+    tl.store(p_pointer + row * columns + column, tl.maximum(z - tau, 0.0), mask=inside)
+
+
+class ModelNew(nn.Module):
+    def forward(self, z):
+        rows, columns = z.shape
+        p = torch.empty_like(z)
+        project_row[(rows,)](z, p, columns)
+        return p

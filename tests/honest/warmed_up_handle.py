@@ -1,0 +1,39 @@
+# task: l1-09
+# why: Compiles with warmup, reads the register count, and launches the compiled kernel itself.
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def project_row(z_pointer, p_pointer, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    inside = column < columns
+    z = tl.load(z_pointer + row * columns + column, mask=inside, other=-float("inf"))
+    z = z - tl.max(z, axis=0)
+    tau = -1.0
+    for _ in range(16):
+        support = z > tau
+        count = tl.sum(support.to(tl.float32), axis=0)
+        tau = (tl.sum(tl.where(support, z, 0.0), axis=0) - 1.0) / count
+    tl.store(p_pointer + row * columns + column, tl.maximum(z - tau, 0.0), mask=inside)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.compiled = {}
+
+    def forward(self, z):
+        rows, columns = z.shape
+        p = torch.empty_like(z)
+        block = triton.next_power_of_2(columns)
+        if columns not in self.compiled:
+            kernel = project_row.warmup(z, p, columns, BLOCK=block, num_warps=4, grid=(1,))
+            kernel._init_handles()
+            assert kernel.n_regs < 255
+            self.compiled[columns] = kernel
+        self.compiled[columns][(rows, 1, 1)](z, p, columns)
+        return p
