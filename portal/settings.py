@@ -124,10 +124,12 @@ STATIC_ROOT = BASE_DIR / "staticfiles"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {
+        "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+        if DEBUG
+        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    },
 }
-# Before `collectstatic` the plain names serve.
-WHITENOISE_MANIFEST_STRICT = False
 WHITENOISE_USE_FINDERS = DEBUG
 
 # No request is larger, whatever it carries. A submission has its own, smaller limit.

@@ -30,6 +30,13 @@ class People:
     other_team: Team
 
 
+@pytest.fixture(autouse=True)
+def plain_static_files(settings: Any) -> None:
+    """Pages name the static files as they are, so that no test needs `collectstatic`."""
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
+
+
 @pytest.fixture
 def people(db: None) -> People:
     alice, bob, charlie = (User.objects.create_user(name) for name in ("alice", "bob", "charlie"))
