@@ -74,7 +74,7 @@ def compare_all(outputs: list[torch.Tensor], oracle: tuple[torch.Tensor, ...], t
 
 def has_same_bits(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
     """Return whether two lists of outputs hold the same bytes."""
-    return all(
+    return len(left) == len(right) and all(
         a.shape == b.shape and a.dtype == b.dtype and torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
         for a, b in zip(left, right, strict=True)
     )

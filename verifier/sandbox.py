@@ -166,7 +166,7 @@ def make_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 def python_command() -> list[str]:
     """Return the interpreter without its site packages."""
-    return [os.path.realpath(sys.executable), "-S", "-s", "-B"]
+    return [os.path.realpath(sys.executable), "-S", "-s", "-B", "-u"]
 
 
 class Process:

@@ -142,6 +142,7 @@ class Session:
         self.environment = environment
         self.alive = True
         self.flags: set[str] = set()
+        self.poison = secrets.randbits(32)
         self.processes: list[sandbox.Process] = []
         pairs = [socket.socketpair() for _ in range(3)]
         (candidate, candidate_end), (device, device_end), (line, line_end) = pairs
@@ -243,7 +244,7 @@ class Session:
     def wait_until_ready(self) -> None:
         """Wait for the device process to answer. Raises InfrastructureFault."""
         try:
-            self.ask_device({"do": "kernels"}, seconds=START_SECONDS)
+            self.ask_device({"do": "mark", "poison": self.poison}, seconds=START_SECONDS)
         except CandidateFault as fault:
             raise InfrastructureFault("the device process did not start in time") from fault
 
@@ -281,7 +282,7 @@ class Session:
 
     def call(self, instance: int, inputs: list[DeviceInput], *, ablate: list[str] | None = None, first: bool = False) -> CallResult:
         """Run one forward call and return what the device holds afterwards. Raises CandidateFault."""
-        self.ask_device({"do": "begin", "ablate": ablate or [], "noise": secrets.randbits(32), "poison": secrets.randbits(32)})
+        self.ask_device({"do": "begin", "ablate": ablate or [], "noise": secrets.randbits(32)})
         message = {"do": "call", "instance": instance, "inputs": [item.described for item in inputs]}
         answer = self.ask_candidate(message, FIRST_CALL_SECONDS if first else CALL_SECONDS)
         record = self.end_record()

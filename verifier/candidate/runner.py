@@ -158,9 +158,8 @@ def main() -> None:
     cuda.guard_extensions()
     driver.install(settings["capability"], settings["properties"])
     pin_settings()
-    mode = tensors.DeviceMode()
     try:
-        with mode:
+        with tensors.DeviceNames(), tensors.DeviceMode():
             serve(judge, Runner(Path(sys.argv[3])))
     except ChannelClosed:
         return

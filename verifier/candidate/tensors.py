@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from verifier.candidate.channel import Channel, Message
@@ -82,7 +83,10 @@ class DeviceStorage:
 
 
 class DeviceTensor(torch.Tensor):
-    """A CUDA tensor as far as Python can tell."""
+    """A CUDA tensor as far as Python can tell.
+
+    To torch's own C++ it is a meta tensor, because a CUDA one would make it ask a driver that is not there.
+    """
 
     device_handle: int
     device_pointer: int
@@ -96,7 +100,7 @@ class DeviceTensor(torch.Tensor):
             strides=tuple(described["stride"]),
             storage_offset=described["offset"],
             dtype=DTYPES[described["dtype"]],
-            device=DEVICE,
+            device="meta",
         )
         tensor.device_handle = described["handle"]
         tensor.device_pointer = described["pointer"]
@@ -109,6 +113,16 @@ class DeviceTensor(torch.Tensor):
         super().__init__()
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # noqa: SLF001 - as torch's own wrapper tensors do
+
+    @property
+    def device(self) -> torch.device:
+        return DEVICE
+
+    is_cuda = property(lambda self: True)
+    is_meta = property(lambda self: False)
+
+    def get_device(self) -> int:
+        return 0
 
     def data_ptr(self) -> int:
         return self.device_pointer
@@ -133,7 +147,8 @@ class DeviceTensor(torch.Tensor):
 
 def wrap(described: Message, known: dict[int, DeviceTensor]) -> DeviceTensor:
     """Return the tensor object of a description: the one that exists, or a new one."""
-    return known.get(described["handle"]) or DeviceTensor(described)
+    existing = known.get(described["handle"])
+    return DeviceTensor(described) if existing is None else existing
 
 
 class Encoder:
@@ -191,6 +206,7 @@ def list_flags() -> list[str]:
         "torch.backends.cuda.matmul.allow_tf32": torch.backends.cuda.matmul.allow_tf32,
         "torch.backends.cudnn.allow_tf32": torch.backends.cudnn.allow_tf32,
         "torch.set_float32_matmul_precision": torch.get_float32_matmul_precision() != "highest",
+        "torch.autocast": torch.is_autocast_enabled("cuda"),
     }
     return [name for name, on in switches.items() if on]
 
@@ -202,11 +218,18 @@ def is_matrix_operator(name: str) -> bool:
 def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Run one operator: here when it touches only CPU tensors, on the device otherwise."""
     name = function.name()
+    if torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):  # noqa: SLF001 - as FakeTensor does
+        with DeviceMode():
+            parts = function.decompose(*args, **kwargs)
+        if parts is not NotImplemented:
+            return parts
     target = kwargs.get("device")
     to_device = target is not None and torch.device(target).type == "cuda"
     if name == "aten::_to_copy" and not isinstance(args[0], DeviceTensor):
         host = {key: value for key, value in kwargs.items() if key not in ("device", "non_blocking")}
         return upload(function(*args, **host)) if to_device else function(*args, **kwargs)
+    if name == "aten::_to_copy" and to_device and kwargs.get("dtype", args[0].dtype) == args[0].dtype:
+        return args[0]
     if name == "aten::_to_copy" and target is not None and not to_device:
         host = {key: value for key, value in kwargs.items() if key in ("dtype", "memory_format")}
         return function(download(args[0]), **host) if host else download(args[0])
@@ -235,6 +258,29 @@ def has_device_tensor(value: Any) -> bool:
     if isinstance(value, dict):
         return any(has_device_tensor(item) for item in value.values())
     return isinstance(value, DeviceTensor)
+
+
+def name_device(value: Any) -> Any:
+    """Return the simulated GPU for any spelling of a CUDA device."""
+    if isinstance(value, torch.device) and value.type == "cuda":
+        return DEVICE
+    if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
+        return DEVICE
+    return value
+
+
+class DeviceNames(TorchFunctionMode):
+    """Gives every CUDA device its index, so that torch never asks a driver which device is current."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = {key: name_device(value) for key, value in (kwargs or {}).items()}
+        if isinstance(named.get("device"), int) and not isinstance(named["device"], bool):
+            named["device"] = DEVICE
+        if function is torch.Tensor.cuda:
+            return args[0].to(DEVICE)
+        if function is torch.Tensor.to:
+            args = tuple(name_device(value) for value in args)
+        return function(*args, **named)
 
 
 class DeviceMode(TorchDispatchMode):

@@ -24,6 +24,7 @@ from verifier.interpreter import library
 from verifier.interpreter.ir import IRError
 from verifier.interpreter.kernels import Kernel, OverBudget, Touched
 from verifier.interpreter.memory import IllegalAccess, Memory, OutOfDeviceMemory
+from verifier.interpreter.poison import make_poison
 from verifier.interpreter.numbers import FLOATS, STORED_DTYPES, NotInterpretable, convert, decode, encode
 
 MAXIMUM_TENSORS = 200_000
@@ -208,22 +209,6 @@ def make_replay(function: torch._ops.OpOverload, args: Any, kwargs: Any, result:
     return replay
 
 
-def make_poison(dtype: torch.dtype, mark: int) -> np.ndarray[Any, Any]:
-    """Return the pattern that marks unwritten memory: a NaN with a payload for floats."""
-    if dtype == torch.float32:
-        return np.asarray(0x7FC00000 | (mark & 0x3FFFFF) | 1, np.uint32)
-    if dtype == torch.float64:
-        return np.asarray(0x7FF8000000000000 | (mark & 0x7FFFFFFF) | 1, np.uint64)
-    if dtype == torch.float16:
-        return np.asarray(0x7E00 | (mark & 0x1FF) | 1, np.uint16)
-    if dtype == torch.bfloat16:
-        return np.asarray(0x7FC0 | (mark & 0x3F) | 1, np.uint16)
-    if dtype == torch.bool:
-        return np.asarray(1, np.uint8)
-    size = torch.empty(0, dtype=dtype).element_size()
-    return np.asarray(mark & ((1 << (8 * size - 2)) - 1), {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}.get(size, np.uint8))
-
-
 class CandidateService:
     """Answers the submission's process. Every request is untrusted."""
 
@@ -395,6 +380,10 @@ class JudgeService:
         self.device.record = Record()
         self.device.ablated = set(message.get("ablate", ()))
         self.device.noise = np.random.default_rng(message["noise"])
+        return {}, b""
+
+    def do_mark(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+        """Set the mark that fresh memory carries from now on."""
         self.device.poison = message["poison"]
         return {}, b""
 

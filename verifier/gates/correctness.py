@@ -1,0 +1,280 @@
+"""Gate 2: right on secret inputs of every distribution, fresh each call, following what it is given."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+import torch
+
+from verifier.oracle import compare_all, has_same_bits
+from verifier.session import CandidateFault
+from verifier.trial import Sample, Tensors, Trial, check
+from verifier.verdict import Check, DistributionRecord, FailureCode, Gate
+
+WARM_CALLS = 3
+LATER_CALLS = 6
+SITE_ATTEMPTS = 24
+# A change of one site counts only when the oracle moves by this many budgets.
+CLEAR_CHANGE = 100.0
+
+
+class CorrectnessGate:
+    gate = Gate.CORRECTNESS
+
+    def run(self, trial: Trial) -> list[Check]:
+        """Make every check that the session survives; a fault is one failed check."""
+        steps: list[tuple[str, str, Callable[[Trial], list[Check]]]] = [
+            ("distributions", "five secret inputs over the distributions", self.check_distributions),
+            ("freshness", "every call returns fresh storage", self.check_freshness),
+            ("same_address", "new values at the same address are followed", self.check_same_address),
+            ("single_site", "a change of one input element is followed", self.check_single_site),
+            ("repetition", "the same input gives the same output", self.check_repetition),
+            ("state", "another set of parameters is followed", self.check_state),
+            ("later_calls", "later calls are right as well", self.check_later_calls),
+            ("immutability", "inputs and parameters are left untouched", self.check_immutability),
+        ]
+        checks: list[Check] = []
+        for name, label, step in steps:
+            if not trial.session.alive:
+                break
+            try:
+                checks += step(trial)
+            except CandidateFault as fault:
+                trial.faults.append(fault)
+                checks.append(check(name, label, False, fault.code, observed=fault.message[:300]))
+        return checks
+
+    def check_distributions(self, trial: Trial) -> list[Check]:
+        """One secret seed a distribution; the visible one was the first call."""
+        assert trial.nominal is not None
+        failing: list[tuple[Sample, FailureCode]] = []
+        for distribution in trial.task.specification.distributions:
+            sample = trial.nominal if distribution.name == trial.nominal.distribution else trial.place(distribution.name)
+            if sample is not trial.nominal:
+                trial.call(sample)
+            if not self.record_distribution(trial, sample):
+                failing.append((sample, self.classify(trial, sample)))
+            trial.remember(sample)
+        return [self.summarise(trial, failing)]
+
+    @staticmethod
+    def record_distribution(trial: Trial, sample: Sample) -> bool:
+        """Add a distribution's errors to the evidence and return whether it passed."""
+        comparison = sample.comparison
+        assert comparison is not None
+        eager, _ = trial.reference.run(sample.inputs)
+        reference = compare_all(eager, sample.oracle, trial.task.specification.tolerance)
+        trial.distributions.append(
+            DistributionRecord(
+                distribution=sample.distribution,
+                visible=sample.visible,
+                passed=comparison.passed,
+                largest_error=comparison.largest_error,
+                budget_ratio=finite(comparison.budget_ratio),
+                reference_ratio=finite(reference.budget_ratio),
+                wrong_elements=comparison.wrong,
+                elements=comparison.elements,
+                worst_index=list(comparison.worst_index),
+                nonfinite_mismatches=comparison.nonfinite_mismatches,
+            )
+        )
+        return comparison.passed
+
+    @staticmethod
+    def classify(trial: Trial, sample: Sample) -> FailureCode:
+        """Return the code of one wrong distribution."""
+        comparison, nominal = sample.comparison, trial.nominal
+        assert comparison is not None
+        assert nominal is not None
+        if not sample.visible and nominal.comparison is not None and nominal.comparison.passed:
+            return trial.explain_wrong(sample, FailureCode.CORR_HIDDEN_DIST)
+        only_nonfinite = comparison.nonfinite_mismatches == comparison.wrong
+        return trial.explain_wrong(sample, FailureCode.CORR_NONFINITE if only_nonfinite else FailureCode.CORR_VALUE)
+
+    @staticmethod
+    def summarise(trial: Trial, failing: list[tuple[Sample, FailureCode]]) -> Check:
+        total = len(trial.distributions)
+        worst = max(trial.distributions, key=lambda item: float("inf") if item.budget_ratio is None else item.budget_ratio)
+        detail = f"largest error over the error budget: {format_ratio(worst.budget_ratio)} ({worst.distribution})"
+        label = "every element within the error budget, on secret inputs of every distribution"
+        codes = [code for _, code in failing]
+        stale = [code for code in codes if code.startswith("STALE_")]
+        code = (stale or codes or [None])[0]
+        return check("distributions", label, not failing, code, observed=f"{total - len(failing)} of {total}", allowed=f"{total} of {total}", detail=detail)
+
+    @staticmethod
+    def check_freshness(trial: Trial) -> list[Check]:
+        """Two results that live together share no storage, with each other, the inputs or the state."""
+        assert trial.nominal is not None
+        first = trial.place(trial.nominal.distribution)
+        before = trial.call(first)
+        second = trial.place(trial.nominal.distribution)
+        after = trial.call(second)
+        trial.remember(first)
+        trial.remember(second)
+        kept = [trial.session.read(handle)[1] for handle in before.held]
+        earlier = {item["storage"] for item in before.described}
+        later = {item["storage"] for item in after.described}
+        given = {item.described["storage"] for item in [*first.placed, *second.placed, *trial.state_inputs]}
+        shared = len((earlier & later) | ((earlier | later) & given))
+        unchanged = has_same_bits(kept, before.outputs)
+        label = "each call returns storage of its own, and a later call leaves it alone"
+        detail = "" if unchanged else "the earlier result changed during the later call"
+        return [
+            check("freshness", label, shared == 0 and unchanged, FailureCode.STALE_STORAGE_REUSED, observed=shared, allowed=0, unit="shared storages", detail=detail)
+        ]
+
+    def check_same_address(self, trial: Trial) -> list[Check]:
+        """After warm calls on the same objects, only the bytes behind them change."""
+        assert trial.nominal is not None
+        sample = trial.place(trial.nominal.distribution)
+        for _ in range(WARM_CALLS):
+            trial.call(sample)
+        trial.remember(sample)
+        followed = 0
+        codes: list[FailureCode] = []
+        names = [trial.nominal.distribution, self.pick_hidden(trial)]
+        for name in names:
+            sample = trial.replace(sample, trial.draw(name))
+            trial.call(sample)
+            assert sample.comparison is not None
+            if sample.comparison.passed:
+                followed += 1
+            else:
+                codes.append(trial.explain_wrong(sample, self.fall_back(trial, name)))
+            trial.remember(sample)
+        label = "new values at the same address are followed"
+        return [check("same_address", label, not codes, codes[0] if codes else None, observed=followed, allowed=len(names), unit="changes followed")]
+
+    @staticmethod
+    def pick_hidden(trial: Trial) -> str:
+        """Return a secretly chosen distribution, a hidden one when there is any."""
+        hidden = [item.name for item in trial.task.specification.distributions if not item.visible]
+        return secrets.choice(hidden or [item.name for item in trial.task.specification.distributions])
+
+    @staticmethod
+    def fall_back(trial: Trial, distribution: str) -> FailureCode:
+        """Return the code of an output that is wrong for no reason of its own on a distribution."""
+        known_bad = any(item.distribution == distribution and not item.passed for item in trial.distributions)
+        return FailureCode.CORR_HIDDEN_DIST if known_bad and trial.nominal and distribution != trial.nominal.distribution else FailureCode.CORR_VALUE
+
+    @staticmethod
+    def check_single_site(trial: Trial) -> list[Check]:
+        """Change one element where the oracle clearly moves; the output must move with it."""
+        assert trial.nominal is not None
+        label = "a change of one input element is followed"
+        sample = trial.place(trial.nominal.distribution)
+        trial.call(sample)
+        trial.remember(sample)
+        changed = find_single_change(trial, sample)
+        if changed is None:
+            return [check("single_site", label, None, detail="no single element moves the oracle clearly on this input")]
+        sample = trial.replace(sample, changed)
+        trial.call(sample)
+        assert sample.comparison is not None
+        code = None if sample.comparison.passed else trial.explain_wrong(sample, FailureCode.CORR_VALUE)
+        ratio = finite(sample.comparison.budget_ratio)
+        return [check("single_site", label, sample.comparison.passed, code, observed=ratio, allowed=1.0, unit="error budgets")]
+
+    @staticmethod
+    def check_repetition(trial: Trial) -> list[Check]:
+        """The same input three times: bitwise agreement is recorded, the error budget decides."""
+        assert trial.nominal is not None
+        sample = trial.place(trial.nominal.distribution)
+        results = [trial.call(sample) for _ in range(3)]
+        trial.remember(sample)
+        first = tuple(results[0].outputs)
+        comparisons = [compare_all(result.outputs, first, trial.task.specification.tolerance) for result in results[1:]]
+        bitwise = all(has_same_bits(result.outputs, results[0].outputs) for result in results[1:])
+        worst = max(item.budget_ratio for item in comparisons)
+        passed = all(item.passed for item in comparisons)
+        detail = "bitwise equal" if bitwise else "not bitwise equal"
+        label = "the same input gives the same output, within the error budget"
+        return [check("repetition", label, passed, FailureCode.CORR_NONDETERMINISTIC, observed=finite(worst), allowed=1.0, unit="error budgets", detail=detail)]
+
+    @staticmethod
+    def check_state(trial: Trial) -> list[Check]:
+        """A second instance with other parameters, on an input that the first one has answered."""
+        label = "another set of parameters is followed"
+        if not trial.state:
+            return []
+        assert trial.nominal is not None
+        first_state = trial.state
+        trial.state = trial.reference.prepare(trial.dims, secrets.randbits(62))
+        try:
+            trial.state_inputs += trial.session.construct(1, trial.modules.get_init_inputs(trial.dims), trial.state)
+            sample = Sample(
+                trial.nominal.distribution,
+                trial.nominal.visible,
+                trial.nominal.inputs,
+                trial.nominal.placed,
+                trial.modules.compute_oracle(trial.nominal.inputs, trial.state, trial.dims),
+            )
+            trial.call(sample, instance=1)
+            assert sample.comparison is not None
+            ratio = finite(sample.comparison.budget_ratio)
+            return [check("state", label, sample.comparison.passed, FailureCode.CORR_PARAM_IGNORED, observed=ratio, allowed=1.0, unit="error budgets")]
+        finally:
+            trial.state = first_state
+
+    def check_later_calls(self, trial: Trial) -> list[Check]:
+        """More calls on fresh inputs, half at new addresses: nothing may change after the checks above."""
+        assert trial.nominal is not None
+        sample = trial.place(trial.nominal.distribution)
+        failing: list[FailureCode] = []
+        for number in range(LATER_CALLS):
+            name = trial.nominal.distribution if number % 3 else self.pick_hidden(trial)
+            inputs = trial.draw(name)
+            sample = trial.replace(sample, inputs) if secrets.randbits(1) else trial.place(name, inputs)
+            trial.call(sample)
+            assert sample.comparison is not None
+            if not sample.comparison.passed:
+                known_bad = any(item.distribution == name and not item.passed for item in trial.distributions)
+                failing.append(trial.explain_wrong(sample, self.fall_back(trial, name) if known_bad else FailureCode.STALE_TIMED_OUTPUT))
+            trial.remember(sample)
+        label = "later calls on fresh inputs are right as well"
+        return [check("later_calls", label, not failing, failing[0] if failing else None, observed=LATER_CALLS - len(failing), allowed=LATER_CALLS, unit="calls right")]
+
+    @staticmethod
+    def check_immutability(trial: Trial) -> list[Check]:
+        """Inputs and parameters hold the bytes that the judge gave them."""
+        assert trial.nominal is not None
+        given: Tensors = {**trial.nominal.inputs, **{f"state.{name}": value for name, value in trial.state.items()}}
+        places = [*trial.nominal.placed, *trial.state_inputs[: len(trial.state)]]
+        changed = [
+            name
+            for (name, value), item in zip(given.items(), places, strict=True)
+            if not has_same_bits([trial.session.read(item.handle)[1]], [value])
+        ]
+        label = "inputs and parameters are left untouched"
+        return [
+            check("immutability", label, not changed, FailureCode.CORR_INPUT_MUTATED, observed=", ".join(changed) or "none changed", allowed="none changed")
+        ]
+
+
+def finite(value: float) -> float | None:
+    """Return a figure for the verdict: None stands for infinite."""
+    return value if value < float("inf") else None
+
+
+def format_ratio(value: float | None) -> str:
+    return "infinite" if value is None else f"{value:.3g}"
+
+
+def find_single_change(trial: Trial, sample: Sample) -> Tensors | None:
+    """Return the inputs with one element changed so that the oracle moves clearly, or None."""
+    generator = torch.Generator().manual_seed(secrets.randbits(62))
+    floats = [name for name, value in sample.inputs.items() if value.is_floating_point() and value.numel()]
+    for _ in range(SITE_ATTEMPTS if floats else 0):
+        name = floats[int(torch.randint(len(floats), (1,), generator=generator))]
+        value = sample.inputs[name].clone()
+        position = int(torch.randint(value.numel(), (1,), generator=generator))
+        flat = value.reshape(-1)
+        flat[position] = flat.abs().max() + flat.std().nan_to_num(0.0) + 1.0
+        changed = {**sample.inputs, name: value}
+        oracle = trial.modules.compute_oracle(changed, trial.state, trial.dims)
+        moved = compare_all(list(oracle), sample.oracle, trial.task.specification.tolerance)
+        if moved.budget_ratio > CLEAR_CHANGE:
+            return changed
+    return None

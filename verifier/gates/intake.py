@@ -1,0 +1,53 @@
+"""Gate 0: the file loads, constructs with the reference's state, and answers a first call."""
+
+from __future__ import annotations
+
+import secrets
+
+from verifier.session import CandidateFault
+from verifier.trial import Trial, check
+from verifier.verdict import Check, Gate
+
+
+class IntakeGate:
+    gate = Gate.INTAKE
+
+    def run(self, trial: Trial) -> list[Check]:
+        """Load, construct and call once. The first fault ends the gate and is kept in the trial."""
+        steps = (
+            ("load", "the file is imported and defines ModelNew", self.load),
+            ("construct", "ModelNew has the reference's arguments, parameters and buffers", self.construct),
+            ("first_call", "the first forward call ends and returns the right structure", self.call_once),
+        )
+        checks: list[Check] = []
+        for name, label, step in steps:
+            try:
+                observed = step(trial)
+            except CandidateFault as fault:
+                trial.faults.append(fault)
+                checks.append(check(name, label, False, fault.code, observed=fault.message[:300]))
+                break
+            checks.append(check(name, label, True, observed=observed))
+        return checks
+
+    @staticmethod
+    def load(trial: Trial) -> str:
+        trial.session.load()
+        return "imported"
+
+    @staticmethod
+    def construct(trial: Trial) -> str:
+        trial.state = trial.reference.prepare(trial.dims, secrets.randbits(62))
+        trial.state_inputs = trial.session.construct(0, trial.modules.get_init_inputs(trial.dims), trial.state)
+        return f"{len(trial.state)} parameters and buffers"
+
+    @staticmethod
+    def call_once(trial: Trial) -> str:
+        visible = trial.task.specification.visible_distributions[0]
+        sample = trial.place(visible.name)
+        trial.call(sample, first=True)
+        trial.nominal = sample
+        _, operations = trial.reference.run(sample.inputs)
+        trial.reference_operations = sum(operations.values())
+        trial.remember(sample)
+        return ", ".join(f"{item.dtype}{list(item.resolve_shape(trial.dims))}" for item in trial.output_specifications)

@@ -1,0 +1,145 @@
+"""Gate 3: reference precision, decided by machine code; no graph capture, no foreign backend, no tampering."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from typing import Any
+
+from verifier import sandbox
+from verifier.candidate.channel import Channel, ChannelClosed, ProtocolError
+from verifier.evidence.sass import MachineCode, read_machine_code
+from verifier.session import PACKAGE, InfrastructureFault, KernelText
+from verifier.trial import Trial, check
+from verifier.verdict import Check, FailureCode, Gate, MachineCodeRecord
+
+COMPILE_SECONDS = 240.0
+PARALLEL_COMPILES = 2
+
+# hi = half(x); lo = x - float(hi): what an emulation of fp32 computes before its products.
+_SPLIT = re.compile(r"(%\S+) = arith\.truncf .*?f16>?\s*\n(?:.*\n)*?.*?(%\S+) = arith\.extf \1 .*\n(?:.*\n)*?.*arith\.subf %\S+, \2\b")
+
+
+def compile_kernels(kernels: list[KernelText], capability: int) -> list[dict[str, Any]]:
+    """Compile Triton IR to machine code in a box of its own. Raises InfrastructureFault."""
+    if not kernels:
+        return []
+    end, worker_end = socket.socketpair()
+    folder = f"{sandbox.RUNNER_FOLDER}/verifier"
+    shown = {f"{folder}/{name}": PACKAGE / name for name in ("__init__.py", "candidate", "evidence")}
+    command = [*sandbox.python_command(), "-m", "verifier.evidence.compilation", str(worker_end.fileno())]
+    process = sandbox.start(command, shown=shown, limits=sandbox.Limits(), descriptors=[worker_end.fileno()])
+    worker_end.close()
+    channel = Channel(end)
+    channel.deadline = time.monotonic() + COMPILE_SECONDS
+    texts = [kernel.text.encode() for kernel in kernels]
+    jobs = [{"bytes": len(text), "options": kernel.options} for kernel, text in zip(kernels, texts, strict=True)]
+    try:
+        answer, _ = channel.ask({"kernels": jobs, "capability": capability, "parallel": PARALLEL_COMPILES}, b"".join(texts))
+    except (ChannelClosed, ProtocolError, TimeoutError) as error:
+        process.kill("closed")
+        process.finish()
+        raise InfrastructureFault(f"the compile box failed: {type(error).__name__}; {process.output()[-400:]}") from error
+    finally:
+        channel.close()
+    process.finish()
+    return list(answer["results"])
+
+
+def name_precision_loss(code: MachineCode, text: str) -> FailureCode | None:
+    """Return the code of what a kernel's machine code and IR show, or None when it keeps the precision."""
+    if code.tensor_core:
+        if "inputPrecision = tf32x3" in text or _SPLIT.search(text):
+            return FailureCode.PREC_EMULATION
+        if any(".TF32" in opcode for opcode in code.tensor_core):
+            return FailureCode.PREC_TF32
+        return FailureCode.PREC_DOWNCAST
+    return FailureCode.PREC_DOWNCAST if code.narrowing else None
+
+
+class PolicyGate:
+    gate = Gate.POLICY
+
+    def run(self, trial: Trial) -> list[Check]:
+        """Read the machine code of every kernel that ran in any call, then the device's log."""
+        launched = {digest for record in trial.records for digest in record.kernels}
+        kernels = [kernel for kernel in trial.session.list_kernels() if kernel.digest in launched]
+        checks = self.check_machine_code(trial, kernels)
+        checks += [self.check_narrowing(trial), self.check_flags(trial), self.check_graph(trial), self.check_foreign(trial), self.check_tampering(trial)]
+        return checks
+
+    def check_machine_code(self, trial: Trial, kernels: list[KernelText]) -> list[Check]:
+        device, dtype = trial.environment.device, trial.task.specification.dtype
+        capability = device.compute_capability
+        records, losses, failed = [], [], []
+        for kernel, result in zip(kernels, compile_kernels(kernels, capability), strict=True):
+            base = {"name": kernel.name, "digest": kernel.digest, "architecture": f"sm_{capability}"}
+            if "error" in result:
+                failed.append(f"{kernel.name}: {result['error'][:200]}")
+                records.append(MachineCodeRecord(**base, error=result["error"][:500]))
+                continue
+            code = read_machine_code(result["sass"], dtype)
+            if not code.instructions:
+                failed.append(f"{kernel.name}: no machine code")
+            loss = name_precision_loss(code, kernel.text)
+            if loss is not None:
+                losses.append((loss, kernel.name))
+            records.append(
+                MachineCodeRecord(
+                    **base,
+                    registers=result["registers"],
+                    spill_bytes=result["spilled"],
+                    shared_bytes=result["shared"],
+                    shared_limit_bytes=device.shared_bytes_per_block,
+                    instructions=code.instructions,
+                    tensor_core=dict(code.tensor_core),
+                    narrowing=dict(code.narrowing),
+                    offending_lines=code.lines,
+                )
+            )
+        trial.evidence = trial.evidence.model_copy(update={"machine_code": records})
+        if failed:
+            raise InfrastructureFault(f"machine code could not be made: {failed[0]}")
+        label = f"machine code of every kernel that ran keeps {dtype} ({len(kernels)} kernels, sm_{capability})"
+        detail = ", ".join(sorted({name for _, name in losses}))
+        code_found = sorted({loss for loss, _ in losses}, key=list(FailureCode).index)
+        first, *more = code_found or [None]
+        extra = [check(f"machine_code_{loss.lower()}", label, False, loss, observed=detail) for loss in more if loss]
+        return [check("machine_code", label, not losses, first, observed=len({name for _, name in losses}), allowed=0, unit="kernels below it", detail=detail), *extra]
+
+    @staticmethod
+    def check_narrowing(trial: Trial) -> Check:
+        """Library operators and kernel arguments may not carry narrower floats than the task's."""
+        narrow: set[str] = set()
+        if trial.task.specification.dtype == "fp32":
+            for record in trial.records:
+                narrow |= set(record.narrowing)
+                narrow |= {f"kernel argument {dtype}" for usage in record.kernels.values() for dtype in usage["narrow_arguments"]}
+        label = "tensors keep the task's precision"
+        return check("narrowing", label, not narrow, FailureCode.PREC_DOWNCAST, observed=", ".join(sorted(narrow)[:5]) or "none", allowed="none")
+
+    @staticmethod
+    def check_flags(trial: Trial) -> Check:
+        flags = set(trial.session.flags) | {flag for record in trial.records for flag in record.flags}
+        label = "switches that permit reduced precision stay off"
+        return check("flags", label, not flags, FailureCode.PREC_FLAG_OPTIN, observed=", ".join(sorted(flags)[:5]) or "all off", allowed="all off")
+
+    @staticmethod
+    def check_graph(trial: Trial) -> Check:
+        used = trial.records[-1].events.get("graph", 0) if trial.records else 0
+        label = "no CUDA graph is captured or replayed"
+        return check("graph_capture", label, used == 0, FailureCode.GRAPH_CAPTURE, observed=used, allowed=0, unit="uses")
+
+    @staticmethod
+    def check_foreign(trial: Trial) -> Check:
+        events = trial.records[-1].events if trial.records else {}
+        foreign = sorted(event for event in events if event.startswith("foreign"))
+        label = "no other GPU backend is used"
+        return check("foreign_backend", label, not foreign, FailureCode.BACKEND_FOREIGN, observed=", ".join(foreign[:5]) or "none", allowed="none")
+
+    @staticmethod
+    def check_tampering(trial: Trial) -> Check:
+        broken = trial.records[-1].events.get("protocol_error", 0) if trial.records else 0
+        label = "the verifier's channels carry only what was asked for"
+        return check("channels", label, broken == 0, FailureCode.TAMPER_HARNESS, observed=broken, allowed=0, unit="breaches")

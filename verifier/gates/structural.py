@@ -1,0 +1,118 @@
+"""Gate 1: a genuine @triton.jit kernel of the submitted file does real work in every graded call."""
+
+from __future__ import annotations
+
+from verifier.oracle import compare_all
+from verifier.session import CallRecord, CandidateFault, KernelText
+from verifier.trial import Sample, Trial, check
+from verifier.verdict import Check, FailureCode, Gate, KernelRecord, LibraryRecord
+
+MINIMUM_ABLATION_SHARE = 0.5
+FREE_TRANSFER = 64
+MAXIMUM_READBACK = 0.10
+MAXIMUM_UPLOAD = 0.25
+
+
+class StructuralGate:
+    gate = Gate.STRUCTURAL
+
+    def run(self, trial: Trial) -> list[Check]:
+        """Judge the device's record of every call, then ablate on one more input."""
+        kernels = {kernel.digest: kernel for kernel in trial.session.list_kernels()}
+        own = {digest for digest, kernel in kernels.items() if kernel.is_own}
+        nominal = trial.records[0]
+        launches = min(sum(usage["launches"] for digest, usage in record.kernels.items() if digest in own) for record in trial.records)
+        label = "a @triton.jit kernel of this file is launched in every graded call"
+        checks = [check("own_launches", label, launches > 0, FailureCode.STRUCT_NO_TRITON, observed=launches, allowed="at least 1", unit="launches")]
+        checks.append(self.check_compile(trial))
+        shares: dict[str, float] = {}
+        if launches > 0:
+            checks += self.check_work(trial, own)
+            checks += self.check_ablation(trial, nominal, own, shares)
+        self.record_evidence(trial, nominal, kernels, shares)
+        return checks
+
+    @staticmethod
+    def check_compile(trial: Trial) -> Check:
+        used = trial.records[-1].events.get("compile", 0)
+        label = "torch.compile is not used"
+        return check("compile_fallback", label, used == 0, FailureCode.STRUCT_COMPILE_FALLBACK, observed=used, allowed=0, unit="uses")
+
+    def check_work(self, trial: Trial, own: set[str]) -> list[Check]:
+        """Who did the work: own kernels, library operators, or the host. The worst call counts."""
+        structure = trial.task.specification.structure
+        shares, offloads = [], []
+        for record in trial.records:
+            mine = sum(usage["operations"] for digest, usage in record.kernels.items() if digest in own)
+            library = sum(record.library_operations.values())
+            shares.append(mine / max(1, mine + library))
+            offloads.append(library / max(1, trial.reference_operations))
+        inputs = sum(item.numel() for item in trial.nominal.inputs.values()) if trial.nominal else 0
+        outputs = sum(item.numel() for item in trial.nominal.oracle) if trial.nominal else 0
+        readback, upload = max(record.downloaded for record in trial.records), max(record.uploaded for record in trial.records)
+        allowed_readback = max(FREE_TRANSFER, int(inputs * MAXIMUM_READBACK))
+        allowed_upload = max(FREE_TRANSFER, int(outputs * MAXIMUM_UPLOAD))
+        code = FailureCode.STRUCT_LIBRARY_OFFLOAD
+        return [
+            check("own_share", "own kernels do their share of all operations", min(shares) >= structure.minimum_own_share, code, observed=round(min(shares), 4), allowed=structure.minimum_own_share, unit="share, at least"),
+            check("library_offload", "library operators do little of what the reference does with them", max(offloads) <= structure.maximum_offload, code, observed=round(max(offloads), 4), allowed=structure.maximum_offload, unit="of the reference's operations, at most"),
+            check("readback", "the host reads little of the data back", readback <= allowed_readback, code, observed=readback, allowed=allowed_readback, unit="elements a call, at most"),
+            check("upload", "the host uploads little data", upload <= allowed_upload, code, observed=upload, allowed=allowed_upload, unit="elements a call, at most"),
+        ]
+
+    def check_ablation(self, trial: Trial, nominal: CallRecord, own: set[str], shares: dict[str, float]) -> list[Check]:
+        """Replace what own kernels write by finite noise: all of them together, then one by one."""
+        label = "replacing what own kernels write by noise changes the result"
+        used = [digest for digest in nominal.kernels if digest in own]
+        if not trial.session.alive or trial.nominal is None:
+            return [check("ablation", label, None, detail="the process had ended; ablation was not possible")]
+        sample = trial.place(trial.nominal.distribution)
+        try:
+            base = trial.call(sample).outputs
+            together = self.ablate(trial, sample, base, used)
+            for digest in used:
+                shares[digest] = together if len(used) == 1 else self.ablate(trial, sample, base, [digest])
+        except CandidateFault as fault:
+            trial.faults.append(fault)
+            return [check("ablation", label, False, fault.code, observed=fault.message[:300])]
+        passed = together >= MINIMUM_ABLATION_SHARE
+        return [check("ablation", label, passed, FailureCode.STRUCT_DECOY, observed=round(together, 4), allowed=MINIMUM_ABLATION_SHARE, unit="of the output's elements, at least")]
+
+    @staticmethod
+    def ablate(trial: Trial, sample: Sample, base: list, digests: list[str]) -> float:  # type: ignore[type-arg]
+        """Return the share of output elements that leave the error budget. A call that fails counts as 1."""
+        try:
+            result = trial.call(sample, ablate=digests)
+        except CandidateFault:
+            if not trial.session.alive:
+                raise
+            return 1.0
+        if [item["shape"] for item in result.described] != [list(value.shape) for value in base]:
+            return 1.0
+        comparison = compare_all(result.outputs, tuple(base), trial.task.specification.tolerance)
+        return comparison.wrong / max(1, comparison.elements)
+
+    @staticmethod
+    def record_evidence(trial: Trial, nominal: CallRecord, kernels: dict[str, KernelText], shares: dict[str, float]) -> None:
+        """Keep the launch record of the first graded call."""
+        recorded = [
+            KernelRecord(
+                name=kernels[digest].name,
+                digest=digest,
+                launches=usage["launches"],
+                programs=usage["programs"],
+                grids=[tuple(grid) for grid in usage["grids"]],
+                options=kernels[digest].options,
+                operations=usage["operations"],
+                own=kernels[digest].is_own,
+                ablation_share=None if digest not in shares else round(shares[digest], 4),
+            )
+            for digest, usage in nominal.kernels.items()
+            if digest in kernels
+        ]
+        library = [
+            LibraryRecord(name=name, calls=nominal.library_calls.get(name, 0), operations=operations)
+            for name, operations in sorted(nominal.library_operations.items(), key=lambda item: -item[1])
+            if operations
+        ]
+        trial.evidence = trial.evidence.model_copy(update={"kernels": recorded, "library": library[:50]})

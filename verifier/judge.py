@@ -1,0 +1,197 @@
+"""Conducts one verification. Holds every secret, runs nothing that was submitted, and writes the verdict."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from verifier import __version__, sandbox
+from verifier.bundle import BundleError, check_bytes
+from verifier.environment import EnvironmentSpecification
+from verifier.gates.correctness import CorrectnessGate
+from verifier.gates.intake import IntakeGate
+from verifier.gates.performance import report_not_timed
+from verifier.gates.policy import PolicyGate
+from verifier.gates.structural import StructuralGate
+from verifier.modules import load_task_modules
+from verifier.reward import compute_reward
+from verifier.session import InfrastructureFault, Session
+from verifier.task import Task
+from verifier.trial import Progress, Reference, Trial
+from verifier.verdict import (
+    MESSAGE_CAP,
+    OUTPUT_CAP,
+    Check,
+    Evidence,
+    FailureCode,
+    Gate,
+    GateResult,
+    GateStatus,
+    Outcome,
+    Verdict,
+    rank_failures,
+)
+
+
+class GateProtocol(Protocol):
+    """What every gate is."""
+
+    gate: Gate
+
+    def run(self, trial: Trial) -> list[Check]:
+        """Make the gate's checks."""
+        ...
+
+
+# Correctness comes before structure here, so that the structural record covers every graded call.
+ORDER: tuple[Callable[[], GateProtocol], ...] = (IntakeGate, CorrectnessGate, StructuralGate, PolicyGate)
+
+
+def list_versions() -> dict[str, str]:
+    """Return the versions that a verdict depends on."""
+    packages = {name: importlib.metadata.version(name) for name in ("torch", "triton", "numpy")}
+    return {"python": platform.python_version(), **packages, "platform": platform.platform()}
+
+
+def ignore(event: dict[str, Any]) -> None:
+    """Report progress to nobody."""
+
+
+class Verification:
+    """One run through the gates."""
+
+    def __init__(self, task: Task, data: bytes, environment: EnvironmentSpecification, progress: Progress = ignore) -> None:
+        self.task, self.data, self.environment = task, data, environment
+        self.started_at, self.started = datetime.now(UTC), time.monotonic()
+        self.results: dict[Gate, GateResult] = {}
+        self.extra: list[FailureCode] = []
+        self.error, self.traceback = "", ""
+        self.evidence = Evidence()
+        self.output = ""
+        self.notify = progress
+
+    def progress(self, event: dict[str, Any]) -> None:
+        """Report an event with the seconds since the start."""
+        self.notify({"t": round(time.monotonic() - self.started, 2), **event})
+
+    def run(self) -> Verdict:
+        """Return the verdict. Raises SandboxUnavailable when this host may not judge at all."""
+        try:
+            check_bytes(self.data)
+        except BundleError as error:
+            self.refuse(error)
+            return self.conclude()
+        if self.environment.timed:
+            raise InfrastructureFault(f"this verifier cannot time in environment {self.environment.slug}")
+        sandbox.probe()
+        try:
+            self.run_gates()
+        except InfrastructureFault as fault:
+            self.extra.append(FailureCode.INFRA_EVIDENCE_LOST)
+            self.error = self.error or str(fault)
+        return self.conclude()
+
+    def refuse(self, error: BundleError) -> None:
+        """Record a submission that is no usable file."""
+        checks = [Check(name="bundle", label="one UTF-8 text file of at most 256 KiB", passed=False, observed=error.message, code=error.code)]
+        self.finish_gate(Gate.INTAKE, checks, 0.0)
+        self.error = error.message
+
+    def run_gates(self) -> None:
+        modules = load_task_modules(self.task)
+        with tempfile.TemporaryDirectory(prefix="kq-") as folder:
+            solution = Path(folder) / "solution.py"
+            solution.write_bytes(self.data)
+            # The boxed process runs as another user and must be able to read its one file.
+            os.chmod(folder, 0o711)
+            solution.chmod(0o644)
+            reference = Reference(self.task)
+            try:
+                with Session(solution, self.environment) as session:
+                    session.wait_until_ready()
+                    trial = Trial(self.task, self.environment, modules, session, reference, self.progress)
+                    try:
+                        self.judge(trial)
+                    finally:
+                        self.collect(trial)
+            finally:
+                reference.close()
+
+    def judge(self, trial: Trial) -> None:
+        """Run the gates in order; without an accepted first call nothing further can be judged."""
+        for make in ORDER:
+            gate = make()
+            self.progress({"event": "gate", "gate": gate.gate, "state": "started"})
+            started = time.monotonic()
+            checks = gate.run(trial)
+            self.finish_gate(gate.gate, checks, time.monotonic() - started)
+            if gate.gate is Gate.INTAKE and trial.nominal is None:
+                self.name_foreign(trial)
+                break
+
+    def name_foreign(self, trial: Trial) -> None:
+        """A load that failed because another GPU backend is absent is a policy matter first."""
+        events = trial.session.end_record().events if trial.session.device_process.child.poll() is None else {}
+        if any(event.startswith("foreign") for event in events):
+            self.extra.append(FailureCode.BACKEND_FOREIGN)
+
+    def finish_gate(self, gate: Gate, checks: list[Check], seconds: float) -> None:
+        status = GateStatus.FAILED if any(item.passed is False for item in checks) else GateStatus.PASSED
+        self.results[gate] = GateResult(gate=gate, status=status, checks=checks, seconds=round(seconds, 3))
+        self.progress({"event": "gate", "gate": gate, "state": status})
+
+    def collect(self, trial: Trial) -> None:
+        """Keep the evidence, whatever happened."""
+        self.evidence = trial.evidence.model_copy(update={"distributions": trial.distributions})
+        events = sorted({event for record in trial.records for event in record.events})
+        self.evidence = self.evidence.model_copy(update={"events": events})
+        if trial.faults:
+            self.error, self.traceback = trial.faults[0].message, trial.faults[0].traceback
+        uninterpretable = [text for record in trial.records for text in record.uninterpretable]
+        if any("NotInterpretable" in fault.message for fault in trial.faults) or uninterpretable:
+            self.extra.append(FailureCode.INFRA_EVIDENCE_LOST)
+            self.error = "This environment cannot interpret the kernel; it needs a GPU. " + (uninterpretable or [self.error])[0]
+        self.output = trial.session.output()
+
+    def conclude(self) -> Verdict:
+        """Write the verdict from what the gates found."""
+        gates = [self.results.get(gate) or GateResult(gate=gate, status=GateStatus.SKIPPED) for gate in Gate if gate is not Gate.PERFORMANCE]
+        skipped = self.results.get(Gate.INTAKE) is None or any(item.status is GateStatus.SKIPPED for item in gates)
+        gates.append(GateResult(gate=Gate.PERFORMANCE, status=GateStatus.SKIPPED) if skipped else report_not_timed())
+        codes = [item.code for result in gates for item in result.checks if item.code is not None] + self.extra
+        failures = rank_failures(codes)
+        if FailureCode.BACKEND_FOREIGN in self.extra:
+            failures.sort(key=lambda code: code is not FailureCode.BACKEND_FOREIGN)
+        if failures and failures[0].is_infrastructure and any(code.startswith("PREC_") for code in failures):
+            failures = [code for code in failures if not code.is_infrastructure]
+        outcome = Outcome.ACCEPTED if not failures else Outcome.INFRASTRUCTURE if failures[0].is_infrastructure else Outcome.REJECTED
+        self.progress({"event": "verdict", "outcome": outcome, "failure": failures[0] if failures else None})
+        return Verdict(
+            task=self.task.id,
+            environment=self.environment.slug,
+            solution_sha256=hashlib.sha256(self.data).hexdigest(),
+            verifier_version=__version__,
+            versions=list_versions(),
+            started_at=self.started_at,
+            seconds=round(time.monotonic() - self.started, 3),
+            outcome=outcome,
+            failures=failures,
+            gates=gates,
+            evidence=self.evidence.model_copy(
+                update={"error": self.error[:MESSAGE_CAP], "traceback": self.traceback[:OUTPUT_CAP], "output_tail": self.output[:OUTPUT_CAP]}
+            ),
+            reward=compute_reward(failures, None, None),
+        )
+
+
+def verify(task: Task, data: bytes, environment: EnvironmentSpecification, progress: Progress = ignore) -> Verdict:
+    """Verify the bytes of a submission and return the verdict. Raises SandboxUnavailable."""
+    return Verification(task, data, environment, progress).run()

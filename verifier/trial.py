@@ -1,0 +1,187 @@
+"""What the gates of one verification share: the task, the secrets, the session, and the calls made so far."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from verifier.candidate.channel import Channel, Message
+from verifier.candidate.transfer import pack_tensors, unpack_tensors
+from verifier.environment import EnvironmentSpecification
+from verifier.modules import TaskModules
+from verifier.interpreter.poison import has_poison
+from verifier.oracle import Comparison, compare_all, has_same_bits
+from verifier.session import CallRecord, CallResult, CandidateFault, DeviceInput, InfrastructureFault, Session
+from verifier.task import Task, TensorSpecification
+from verifier.verdict import Check, DistributionRecord, Evidence, FailureCode, Figure
+
+REFERENCE_SECONDS = 120.0
+
+Tensors = dict[str, torch.Tensor]
+Progress = Callable[[dict[str, Any]], None]
+
+
+class Reference:
+    """The judge's line to the reference worker."""
+
+    def __init__(self, task: Task) -> None:
+        """Start the worker. Close it, or use it as a context manager."""
+        self.task = task
+        end, worker_end = socket.socketpair()
+        command = [sys.executable, "-m", "verifier.reference", str(worker_end.fileno())]
+        self.process = subprocess.Popen(command, pass_fds=[worker_end.fileno()], stdin=subprocess.DEVNULL)
+        worker_end.close()
+        self.channel = Channel(end)
+
+    def ask(self, message: Message, data: bytes = b"") -> tuple[Message, bytes]:
+        """Ask the worker. Raises InfrastructureFault."""
+        self.channel.deadline = time.monotonic() + REFERENCE_SECONDS
+        try:
+            return self.channel.ask(message, data)
+        except Exception as error:
+            raise InfrastructureFault(f"the reference worker failed: {type(error).__name__}: {error}") from error
+
+    def prepare(self, dims: dict[str, int], seed: int) -> Tensors:
+        """Return a seeded state of the reference."""
+        answer, data = self.ask({"do": "prepare", "task": str(self.task.path), "dims": dims, "seed": seed})
+        return unpack_tensors(answer["state"], data)
+
+    def run(self, inputs: Tensors) -> tuple[list[torch.Tensor], dict[str, int]]:
+        """Return the eager reference's outputs and its operations by operator."""
+        described, data = pack_tensors(inputs)
+        answer, result = self.ask({"do": "run", "inputs": described}, data)
+        return list(unpack_tensors(answer["outputs"], result).values()), answer["operations"]
+
+    def close(self) -> None:
+        """End the worker."""
+        self.channel.close()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@dataclass
+class Sample:
+    """One seeded input set, where it lies on the device, and what its outputs should be."""
+
+    distribution: str
+    visible: bool
+    inputs: Tensors
+    placed: list[DeviceInput]
+    oracle: tuple[torch.Tensor, ...]
+    result: CallResult | None = None
+    comparison: Comparison | None = None
+
+
+@dataclass
+class Trial:
+    """The state of one verification."""
+
+    task: Task
+    environment: EnvironmentSpecification
+    modules: TaskModules
+    session: Session
+    reference: Reference
+    progress: Progress
+    state: Tensors = field(default_factory=dict)
+    state_inputs: list[DeviceInput] = field(default_factory=list)
+    nominal: Sample | None = None
+    records: list[CallRecord] = field(default_factory=list)
+    seen_outputs: list[tuple[list[torch.Tensor], Tensors]] = field(default_factory=list)
+    reference_operations: int = 0
+    faults: list[CandidateFault] = field(default_factory=list)
+    distributions: list[DistributionRecord] = field(default_factory=list)
+    evidence: Evidence = field(default_factory=Evidence)
+
+    @property
+    def dims(self) -> dict[str, int]:
+        dims = self.task.specification.dims
+        return dims.timed if self.environment.dims == "timed" else dims.small
+
+    @property
+    def output_specifications(self) -> list[TensorSpecification]:
+        return self.task.specification.outputs
+
+    def draw(self, distribution: str) -> Tensors:
+        """Return a fresh, secretly seeded input set."""
+        generator = torch.Generator().manual_seed(secrets.randbits(62))
+        return self.modules.generate(distribution, self.dims, generator)
+
+    def place(self, distribution: str, inputs: Tensors | None = None) -> Sample:
+        """Put a fresh input set on the device and compute its oracle."""
+        drawn = self.draw(distribution) if inputs is None else inputs
+        visible = distribution in {item.name for item in self.task.specification.visible_distributions}
+        oracle = self.modules.compute_oracle(drawn, self.state, self.dims)
+        return Sample(distribution, visible, drawn, self.session.put(drawn), oracle)
+
+    def replace(self, sample: Sample, inputs: Tensors) -> Sample:
+        """Return a sample with new values at the addresses of `sample`."""
+        self.session.overwrite(sample.placed, inputs)
+        oracle = self.modules.compute_oracle(inputs, self.state, self.dims)
+        return Sample(sample.distribution, sample.visible, inputs, sample.placed, oracle)
+
+    def call(self, sample: Sample, *, instance: int = 0, ablate: list[str] | None = None, first: bool = False) -> CallResult:
+        """Run one call on a sample and compare it, unless it is ablated. Raises CandidateFault."""
+        result = self.session.call(instance, sample.placed, ablate=ablate, first=first)
+        if ablate is None:
+            self.records.append(result.record)
+            self.check_structure(result)
+            sample.result = result
+            sample.comparison = compare_all(result.outputs, sample.oracle, self.task.specification.tolerance)
+        return result
+
+    def check_structure(self, result: CallResult) -> None:
+        """Raise CandidateFault unless the outputs have the task's number, shapes and dtypes."""
+        expected = [(list(item.resolve_shape(self.dims)), item.dtype) for item in self.output_specifications]
+        found = [(described["shape"], described["dtype"]) for described in result.described]
+        if found != expected or result.many != (len(expected) > 1):
+            raise CandidateFault(FailureCode.CORR_SHAPE_DTYPE, f"forward returned {describe(found, many=result.many)}, expected {describe(expected, many=len(expected) > 1)}")
+
+    def explain_wrong(self, sample: Sample, otherwise: FailureCode) -> FailureCode:
+        """Return the code of a wrong output: what it repeats, what it left unwritten, or `otherwise`."""
+        assert sample.result is not None and sample.comparison is not None
+        outputs = sample.result.outputs
+        repeated = [inputs for earlier, inputs in self.seen_outputs if has_same_bits(earlier, outputs)]
+        if any(not same_tensors(inputs, sample.inputs) for inputs in repeated):
+            constant = all(has_same_bits(earlier, outputs) for earlier, _ in self.seen_outputs)
+            return FailureCode.STALE_CONSTANT if constant else FailureCode.STALE_ALIAS_REPLAY
+        if any(has_poison(output, self.session.poison) for output in outputs):
+            return FailureCode.STALE_UNWRITTEN
+        if is_constant(outputs) and not is_constant(list(sample.oracle)):
+            return FailureCode.STALE_CONSTANT
+        return otherwise
+
+    def remember(self, sample: Sample) -> None:
+        """Keep an output, so that a later repetition of it is recognised."""
+        if sample.result is not None:
+            self.seen_outputs.append((sample.result.outputs, sample.inputs))
+
+
+def describe(tensors: list[tuple[list[int], str]], *, many: bool) -> str:
+    """Return shapes and dtypes as text."""
+    texts = [f"{dtype}{shape}" for shape, dtype in tensors[:8]]
+    return f"({', '.join(texts)})" if many else ", ".join(texts)
+
+
+def same_tensors(left: Tensors, right: Tensors) -> bool:
+    return has_same_bits(list(left.values()), list(right.values()))
+
+
+def is_constant(outputs: list[torch.Tensor]) -> bool:
+    """Return whether every output holds one value throughout."""
+    return all(output.numel() > 1 and bool((output == output.reshape(-1)[0]).all()) for output in outputs)
+
+
+def check(name: str, label: str, passed: bool | None, code: FailureCode | None = None, *, observed: Figure = None, allowed: Figure = None, unit: str = "", detail: str = "") -> Check:  # noqa: FBT001, PLR0913 - one line a check is what the gates need
+    """Return a check; its code is kept only when it failed."""
+    return Check(name=name, label=label, passed=passed, observed=observed, allowed=allowed, unit=unit, code=code if passed is False else None, detail=detail[:500])
