@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from pytest_django import Settings
 
 from portal.accounts.models import Team, User
 from portal.accounts.services import add_member, create_team
@@ -31,7 +32,7 @@ class People:
 
 
 @pytest.fixture(autouse=True)
-def plain_static_files(settings: Any) -> None:
+def plain_static_files(settings: Settings) -> None:
     """Pages name the static files as they are, so that no test needs `collectstatic`."""
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}

@@ -6,7 +6,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db import models
 
 if TYPE_CHECKING:
-    from portal.accounts.models import Team, User
+    from portal.accounts.models import Team, User  # noqa: F401  the base class names Team
 
 
 class TeamQuerySet(models.QuerySet["Team"]):

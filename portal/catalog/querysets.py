@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 
 if TYPE_CHECKING:
-    from portal.catalog.models import Environment, Task
+    from portal.catalog.models import Environment, Task  # noqa: F401  the base classes name them
 
 
 class EnvironmentQuerySet(models.QuerySet["Environment"]):

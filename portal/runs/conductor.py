@@ -113,7 +113,7 @@ def _judge(token: uuid.UUID, run: Run) -> None:
                 log_tail = process.log_tail
         finish_run(token=token, verdict=verdict, log_tail=log_tail)
     except (VerifierFault, VerdictMismatch, OSError) as fault:
-        logger.error("Run %s: %s", run, fault)
+        logger.warning("Run %s: %s", run, fault)
         fail_attempt(token=token, reason=str(fault), log_tail=log_tail)
     except RunCancelled:
         fail_attempt(token=token, reason="Cancelled on request.", log_tail=log_tail)

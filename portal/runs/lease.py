@@ -11,13 +11,14 @@ import uuid
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Coalesce, Now
+from pydantic import JsonValue
 
 from portal.runs import dispatch
 from portal.runs.models import Attempt, GateResult, Run, Verdict
@@ -106,8 +107,8 @@ def renew_lease(*, token: uuid.UUID) -> LeaseStatus:
 def _end_attempt(run: Run, outcome: Attempt.Outcome, reason: str, log_tail: str) -> Attempt:
     attempt = run.attempts.get(number=run.attempt)
     attempt.outcome = outcome
-    attempt.reason = replace_nul(reason)[:300]
-    attempt.log_tail = replace_nul(log_tail)[-LOG_CAP:]
+    attempt.reason = _clean(reason)[:300]
+    attempt.log_tail = _clean(log_tail)[-LOG_CAP:]
     attempt.ended_at = Now()
     attempt.save(update_fields=["outcome", "reason", "log_tail", "ended_at"])
     return attempt
@@ -148,16 +149,20 @@ def expire_leases_of(worker: str) -> int:
     return Run.objects.filter(worker=worker).held().update(lease_expires_at=Now())
 
 
-def replace_nul(value: Any) -> Any:
+def _replace_nul(value: JsonValue) -> JsonValue:
     """Return JSON data with every NUL character replaced: PostgreSQL keeps none."""
     match value:
         case str():
-            return value.replace("\0", "\ufffd")
+            return _clean(value)
         case list():
-            return [replace_nul(item) for item in value]
+            return [_replace_nul(item) for item in value]
         case dict():
-            return {replace_nul(key): replace_nul(item) for key, item in value.items()}
+            return {_clean(key): _replace_nul(item) for key, item in value.items()}
     return value
+
+
+def _clean(text: str) -> str:
+    return text.replace("\0", "\ufffd")
 
 
 def _check_verdict(run: Run, verdict: VerdictBody) -> None:
@@ -168,7 +173,7 @@ def _check_verdict(run: Run, verdict: VerdictBody) -> None:
 
 
 def _keep_verdict(run: Run, attempt: Attempt, verdict: VerdictBody) -> Verdict:
-    body = replace_nul(json.loads(verdict.to_json()))
+    body = cast(dict[str, Any], _replace_nul(json.loads(verdict.to_json())))
     figures = {name: body[name] for name in ("speedup", "measured_speedup", "target", "reward", "capture")}
     row = Verdict.objects.create(
         run=run,

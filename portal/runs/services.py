@@ -52,7 +52,7 @@ def _check_target(task: Task, environment: Environment) -> None:
 
 
 @transaction.atomic
-def submit_run(
+def submit_run(  # noqa: PLR0913  each is named at the call
     *,
     user: User,
     task: Task,

@@ -126,7 +126,7 @@ class VerifierProcess:
 
     def read_events(self, seconds: float) -> list[ProgressEvent]:
         """Return the events so far; wait at most `seconds` for the first or for the verifier's end."""
-        events = []
+        events: list[ProgressEvent] = []
         deadline = time.monotonic() + seconds
         while not events and not self.has_ended() and time.monotonic() < deadline:
             with contextlib.suppress(queue.Empty):

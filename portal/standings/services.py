@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from statistics import geometric_mean
-from typing import Any
+from typing import Any, cast
 
 from django.db import transaction
-from django.db.models import Count, F, Q
+from django.db.models import Count, F, Q, QuerySet
 
 from portal.runs.models import Run, Verdict
 from portal.standings.models import Standing
@@ -14,13 +14,13 @@ from verifier.verdict import FailureCode, Outcome
 _COUNTED_SPEED = (Outcome.PASSED, Outcome.BELOW_TARGET)
 
 
-def _count_outcomes(verdicts: Any) -> dict[str, int]:
+def _count_outcomes(verdicts: QuerySet[Verdict]) -> dict[str, int]:
     counts = {outcome: Count("id", filter=Q(outcome=outcome)) for outcome in Outcome if outcome != "infrastructure"}
     fast = Count("id", filter=Q(outcome=Outcome.REJECTED, measured_speedup__gte=F("target")))
     return verdicts.aggregate(runs=Count("id"), rejected_fast=fast, **counts)
 
 
-def _count_tasks(verdicts: Any) -> dict[str, int]:
+def _count_tasks(verdicts: QuerySet[Verdict]) -> dict[str, int]:
     passed = Count("id", filter=Q(outcome=Outcome.PASSED))
     covered = Count("id", filter=~Q(outcome=Outcome.REJECTED))
     tasks = list(verdicts.values("run__task").order_by().annotate(passed=passed, covered=covered))
@@ -32,7 +32,7 @@ def _count_tasks(verdicts: Any) -> dict[str, int]:
     }
 
 
-def _count_failure_modes(verdicts: Any) -> dict[str, int]:
+def _count_failure_modes(verdicts: QuerySet[Verdict]) -> dict[str, int]:
     modes: Counter[str] = Counter()
     codes = verdicts.exclude(primary_failure="").values_list("primary_failure").order_by().annotate(Count("id"))
     for code, count in codes:
@@ -40,19 +40,19 @@ def _count_failure_modes(verdicts: Any) -> dict[str, int]:
     return dict(modes)
 
 
-def _average_speedup(verdicts: Any) -> float | None:
+def _average_speedup(verdicts: QuerySet[Verdict]) -> float | None:
     """The geometric mean over tasks of the geometric mean over a task's runs, so that every task weighs the same."""
     speedups: defaultdict[str, list[float]] = defaultdict(list)
     counted = verdicts.filter(outcome__in=_COUNTED_SPEED, speedup__gt=0)
     for task, speedup in counted.values_list("run__task", "speedup"):
-        speedups[task].append(speedup)
+        speedups[task].append(cast(float, speedup))
     return geometric_mean(map(geometric_mean, speedups.values())) if speedups else None
 
 
 @transaction.atomic
 def refresh_standing(*, environment_id: str, system_id: int) -> Standing:
     """Count again what `system_id` achieved in `environment_id`."""
-    key = {"environment_id": environment_id, "system_id": system_id}
+    key: dict[str, Any] = {"environment_id": environment_id, "system_id": system_id}
     Standing.objects.get_or_create(**key)
     # Of two verdicts at once the second waits here, and then counts the first too.
     standing = Standing.objects.select_for_update().get(**key)

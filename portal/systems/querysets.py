@@ -7,7 +7,7 @@ from django.db import models
 
 if TYPE_CHECKING:
     from portal.accounts.models import User
-    from portal.systems.models import System
+    from portal.systems.models import System  # noqa: F401  the base class names it
 
 
 class SystemQuerySet(models.QuerySet["System"]):

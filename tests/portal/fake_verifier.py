@@ -18,7 +18,8 @@ from verifier.verdict import FailureCode, Gate, Outcome, Verdict
 
 def report(gate: Gate, state: str, seconds: float) -> None:
     line = {"t": seconds, "event": "gate", "gate": gate, "state": state}
-    print(json.dumps(line), file=sys.stderr, flush=True)
+    sys.stderr.write(json.dumps(line) + "\n")
+    sys.stderr.flush()
 
 
 def decide(order: str, task: str, environment: str, source: str) -> Verdict:
@@ -39,11 +40,12 @@ def act(order: str, argument: str) -> None:
     """Do what the submission asks for before the verdict."""
     match order:
         case "exit":
-            print("the harness is broken", file=sys.stderr)
+            sys.stderr.write("the harness is broken\n")
             sys.exit(70)
         case "chatter":
-            print("x" * 10_000 + '{"event": "gate"}\nnot json \x00 \udcff'.encode(errors="replace").decode(), file=sys.stderr)
-            print(json.dumps({"t": 1, "event": "gate", "gate": "backdoor", "state": "passed"}), file=sys.stderr)
+            sys.stderr.buffer.write(b"x" * 10_000 + b'{"event": "gate"}\nnot json \0 \xff\n')
+            unknown = {"t": 1, "event": "gate", "gate": "backdoor", "state": "passed"}
+            sys.stderr.write(json.dumps(unknown) + "\n")
         case "flood":
             sys.stdout.write("x" * 5_000_000)
         case "slow":
@@ -67,7 +69,7 @@ def main(arguments: list[str]) -> None:
     act(order, argument)
     report(Gate.INTAKE, "passed", 0.2)
     report(Gate.STRUCTURAL, "started", 0.3)
-    print(decide(order, task, environment, source).to_json())
+    sys.stdout.write(decide(order, task, environment, source).to_json())
 
 
 if __name__ == "__main__":

@@ -130,7 +130,11 @@ class TestCertificates:
         path = write_certificate(root, "h200", '{"target": 1.8, "margin": 0.07}')
         assert load_catalog(root).certificates == 1
         certificate = Certificate.objects.get()
-        assert (certificate.task.slug, certificate.environment_id, certificate.target) == ("sparsemax-rows", "h200", 1.8)
+        assert (certificate.task.slug, certificate.environment_id, certificate.target) == (
+            "sparsemax-rows",
+            "h200",
+            1.8,
+        )
         assert certificate.body["margin"] == 0.07
         write_certificate(root, "h200", '{"target": 2.5}')
         load_catalog(root)

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.http import HttpResponse
 from django.test import Client, RequestFactory
+from pytest_django import Settings
 
 from portal.ops.middleware import BodyLimitMiddleware
 
@@ -79,11 +81,11 @@ def test_sqlite_waits_instead_of_failing() -> None:
     assert (mode, patience) == ("wal", 20_000)
 
 
-def test_a_body_that_is_too_large_is_refused_unread(settings: Any) -> None:
+def test_a_body_that_is_too_large_is_refused_unread(settings: Settings) -> None:
     request = RequestFactory().post("/", data=b"", content_type="text/plain")
     request.META["CONTENT_LENGTH"] = str(settings.MAX_BODY_BYTES + 1)
 
-    def fail(_: object) -> Any:
+    def fail(_: object) -> HttpResponse:
         raise AssertionError("the request went on")
 
     assert BodyLimitMiddleware(fail)(request).status_code == 413

@@ -105,7 +105,9 @@ def worker(tmp_path: Path, catalog: None) -> Iterator[RunningWorker]:
 
 
 def wait_for_end(run: Run) -> Run:
-    wait_for(lambda: Run.objects.filter(pk=run.pk).exclude(state__in=["queued", "leased", "running"]).exists(), seconds=45)
+    wait_for(
+        lambda: Run.objects.filter(pk=run.pk).exclude(state__in=["queued", "leased", "running"]).exists(), seconds=45
+    )
     run.refresh_from_db()
     return run
 
@@ -119,7 +121,15 @@ def test_a_submission_gets_its_verdict(worker: RunningWorker, submit: Submit) ->
 
 @pytest.mark.parametrize(
     "killed",
-    [("verifier",), ("worker",), ("sentinel",), ("first",), ("supervisor",), ("supervisor", "first"), ("worker", "sentinel")],
+    [
+        ("verifier",),
+        ("worker",),
+        ("sentinel",),
+        ("first",),
+        ("supervisor",),
+        ("supervisor", "first"),
+        ("worker", "sentinel"),
+    ],
     ids="+".join,
 )
 def test_a_process_killed_in_the_middle_of_a_run_costs_no_verdict(

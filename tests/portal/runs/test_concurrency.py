@@ -6,10 +6,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from itertools import chain
+from typing import TypeVar
 
 import pytest
 from django.db import connection
+from pytest_django import Settings
 
 from portal.runs import lease
 from portal.runs.lease import LeaseLost
@@ -22,14 +24,16 @@ from tests.portal.factories import judge
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+Value = TypeVar("Value")
+
 WORKERS = 6
 
 
-def do_at_once(deed: Callable[[int], Any]) -> list[Any]:
+def do_at_once(deed: Callable[[int], Value]) -> list[Value]:
     """Return what `deed` gives in each of several threads that start together."""
     barrier = threading.Barrier(WORKERS)
 
-    def act(number: int) -> Any:
+    def act(number: int) -> Value:
         barrier.wait()
         try:
             return deed(number)
@@ -49,13 +53,13 @@ def claim_all(number: int) -> list[int]:
 
 def test_one_run_has_one_winner(run: Run) -> None:
     claims = do_at_once(claim_all)
-    assert sum(claims, []) == [run.pk]
+    assert list(chain(*claims)) == [run.pk]
     assert Attempt.objects.count() == 1
 
 
 def test_many_runs_are_each_claimed_once(submit: Submit) -> None:
     runs = [submit().pk for _ in range(24)]
-    claims = Counter(sum(do_at_once(claim_all), []))
+    claims = Counter(chain(*do_at_once(claim_all)))
     assert claims == Counter(runs)
 
 
@@ -76,7 +80,7 @@ def test_one_of_many_finishes_wins(submit: Submit) -> None:
     assert Verdict.objects.count() == Standing.objects.get().runs == 1
 
 
-def test_a_lease_is_reaped_once(run: Run, settings: Any) -> None:
+def test_a_lease_is_reaped_once(run: Run, settings: Settings) -> None:
     settings.LEASE_SECONDS = 0
     lease.claim_run(environment="cpu-interpreter", worker="w")
     assert sum(do_at_once(lambda _: lease.reap_expired_leases())) == 1

@@ -6,11 +6,12 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.db import connection
+from pytest_django import Settings
 
 from portal.runs import verification
 from portal.runs.lease import reap_expired_leases
@@ -24,7 +25,7 @@ from tests.portal.processes import FAKE_VERIFIER, find_processes, wait_for
 
 
 @pytest.fixture(autouse=True)
-def fake_verifier(settings: Any, tmp_path: Path) -> None:
+def fake_verifier(settings: Settings, tmp_path: Path) -> None:
     settings.VERIFIER_COMMAND = FAKE_VERIFIER
     settings.WORK_DIR = tmp_path / "work"
     settings.LEASE_RENEWAL_SECONDS = 0.2
@@ -37,7 +38,7 @@ def conduct(submit: Submit, order: str) -> Run:
     return run
 
 
-def test_a_verdict_is_written(submit: Submit, settings: Any) -> None:
+def test_a_verdict_is_written(submit: Submit, settings: Settings) -> None:
     run = conduct(submit, "accept")
     assert (run.state, run.verdict.outcome) == (State.FINISHED, "accepted")
     assert run.progress == {"intake": {"state": "passed", "t": 0.2}, "structural": {"state": "started", "t": 0.3}}
@@ -76,7 +77,7 @@ def test_the_log_of_a_broken_verifier_is_kept(submit: Submit) -> None:
     assert "the harness is broken" in conduct(submit, "exit").attempts.get().log_tail
 
 
-def test_a_verifier_that_cannot_start_is_a_fault(submit: Submit, settings: Any) -> None:
+def test_a_verifier_that_cannot_start_is_a_fault(submit: Submit, settings: Settings) -> None:
     settings.VERIFIER_COMMAND = ["/nonexistent/verifier"]
     run = conduct(submit, "accept")
     assert "could not be started" in run.attempts.get().reason
@@ -89,7 +90,7 @@ def test_chatter_on_standard_error_is_no_progress(submit: Submit) -> None:
     assert "\0" not in run.attempts.get().log_tail
 
 
-def test_a_verifier_that_hangs_is_killed_with_its_group(submit: Submit, settings: Any) -> None:
+def test_a_verifier_that_hangs_is_killed_with_its_group(submit: Submit, settings: Settings) -> None:
     settings.VERIFICATION_TIMEOUT_SECONDS = 1
     started = time.monotonic()
     run = conduct(submit, "hang")
@@ -102,7 +103,7 @@ def test_a_verifier_that_hangs_is_killed_with_its_group(submit: Submit, settings
 class Meanwhile(threading.Thread):
     """Does something in another thread while a run is conducted."""
 
-    def __init__(self, deed: Any) -> None:
+    def __init__(self, deed: Callable[[], object]) -> None:
         super().__init__(daemon=True)
         self.deed = deed
         self.start()
@@ -114,7 +115,7 @@ class Meanwhile(threading.Thread):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_cancelled_run_is_stopped(submit: Submit, people: People, settings: Any) -> None:
+def test_a_cancelled_run_is_stopped(submit: Submit, people: People, settings: Settings) -> None:
     run = submit(source="# do: hang\n")
     Meanwhile(lambda: cancel_run(run=Run.objects.get(), user=people.alice))
     conduct_next_run("cpu-interpreter")
@@ -124,7 +125,7 @@ def test_a_cancelled_run_is_stopped(submit: Submit, people: People, settings: An
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_lost_lease_stops_the_verifier_and_writes_nothing(submit: Submit, settings: Any) -> None:
+def test_a_lost_lease_stops_the_verifier_and_writes_nothing(submit: Submit, settings: Settings) -> None:
     settings.LEASE_SECONDS = 0
     settings.LEASE_RENEWAL_SECONDS = 1
     run = submit(source="# do: hang\n")
@@ -136,7 +137,7 @@ def test_a_lost_lease_stops_the_verifier_and_writes_nothing(submit: Submit, sett
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_lease_is_renewed_during_a_long_run(submit: Submit, settings: Any) -> None:
+def test_the_lease_is_renewed_during_a_long_run(submit: Submit, settings: Settings) -> None:
     settings.LEASE_SECONDS = 1
     reaped = []
 
@@ -178,7 +179,7 @@ def test_the_verifier_dies_with_its_worker(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib\n"
         "from portal.runs.verification import VerifierProcess\n"
-        f"with VerifierProcess([sys.executable, '-c', 'import time; time.sleep(601)'], directory=pathlib.Path('/')):\n"
+        "with VerifierProcess([sys.executable, '-c', 'import time; time.sleep(601)'], directory=pathlib.Path('/')):\n"
         "    print('started', flush=True)\n"
         "    import time; time.sleep(600)\n"
     )

@@ -8,6 +8,7 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 from django_q.models import OrmQ
+from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from portal.runs import lease
 from portal.runs.lease import LeaseLost, LeaseStatus, VerdictMismatch
@@ -150,9 +151,7 @@ class TestFinish:
     )
     def test_a_verdict_for_something_else_is_refused(self, run: Run, other: dict[str, str]) -> None:
         token = token_of(claim())
-        verdict = judge(run).model_copy(
-            update={"solution_sha256": "0" * 64} if "source" in other else other
-        )
+        verdict = judge(run).model_copy(update={"solution_sha256": "0" * 64} if "source" in other else other)
         with pytest.raises(VerdictMismatch):
             lease.finish_run(token=token, verdict=verdict)
         assert lease.renew_lease(token=token) is LeaseStatus.HELD
@@ -203,9 +202,11 @@ class TestInfrastructure:
         assert not Verdict.objects.exists()
         assert not Standing.objects.exists()
 
-    def test_a_requeued_run_is_woken_for(self, run: Run, django_capture_on_commit_callbacks: object) -> None:
+    def test_a_requeued_run_is_woken_for(
+        self, run: Run, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+    ) -> None:
         claimed = claim()
-        with django_capture_on_commit_callbacks(execute=True):  # type: ignore[operator]
+        with django_capture_on_commit_callbacks(execute=True):
             lease.fail_attempt(token=token_of(claimed), reason="again")
         assert OrmQ.objects.count() == 1
 

@@ -5,6 +5,7 @@ import hashlib
 import pytest
 from django.core.exceptions import PermissionDenied, ValidationError
 from django_q.models import OrmQ
+from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from portal.catalog.models import Environment, Task
 from portal.runs.models import Run, Source
@@ -35,8 +36,10 @@ def test_a_byte_more_is_another_source(submit: Submit) -> None:
     assert submit().source != submit(source=SOURCE + "\n").source
 
 
-def test_it_wakes_the_worker_after_the_commit(submit: Submit, django_capture_on_commit_callbacks: object) -> None:
-    with django_capture_on_commit_callbacks(execute=True):  # type: ignore[operator]
+def test_it_wakes_the_worker_after_the_commit(
+    submit: Submit, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    with django_capture_on_commit_callbacks(execute=True):
         submit()
         assert not OrmQ.objects.exists()
     assert OrmQ.objects.get().key == "cpu-interpreter"

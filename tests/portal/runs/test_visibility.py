@@ -54,12 +54,14 @@ def test_two_teams_do_not_show_a_run_twice(submit: Submit, people: People) -> No
         ("charlie", True, True),
     ],
 )
-def test_who_reads_the_source(submit: Submit, people: People, name: str, released: bool, readable: bool) -> None:
+def test_who_reads_the_source(submit: Submit, people: People, name: str, *, released: bool, readable: bool) -> None:
     run = submit(visibility="public", release_source=released)
     assert run.source_readable_by(find_user(people, name)) is readable
 
 
-@pytest.mark.parametrize(("name", "systems"), [("anonymous", 0), ("charlie", 0), ("bob", 1), ("alice", 1), ("staff", 1)])
+@pytest.mark.parametrize(
+    ("name", "systems"), [("anonymous", 0), ("charlie", 0), ("bob", 1), ("alice", 1), ("staff", 1)]
+)
 def test_who_submits_for_a_system(system: System, people: People, name: str, systems: int) -> None:
     assert System.objects.submittable_by(find_user(people, name)).count() == systems
 

@@ -22,7 +22,9 @@ class Judge:
     def __init__(self, submit: Submit) -> None:
         self.submit = submit
 
-    def __call__(self, outcome: Outcome, *codes: FailureCode, submit: dict[str, Any] | None = None, **given: Any) -> Run:
+    def __call__(
+        self, outcome: Outcome, *codes: FailureCode, submit: dict[str, Any] | None = None, **given: Any
+    ) -> Run:
         run = self.submit(**{"visibility": "public"} | (submit or {}))
         claimed = lease.claim_run(environment=run.environment_id, worker="w")
         assert claimed is not None

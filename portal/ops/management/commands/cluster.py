@@ -15,7 +15,7 @@ def end_with(lifeline: int) -> None:
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
-class Command(QClusterCommand):
+class Command(QClusterCommand):  # type: ignore[misc]  # django-q2 ships no types
     help = "The django-q2 cluster that `manage.py worker` starts and watches over. Do not start it by hand."
     # The worker has checked already.
     requires_system_checks = ()
