@@ -1,0 +1,54 @@
+"""Which part may import which: tasks <- verifier <- portal."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# Light modules: plain data and pure mathematics.
+OPEN_TO_PORTAL = {"verifier.environment", "verifier.floor", "verifier.reward", "verifier.task", "verifier.verdict"}
+
+
+def list_modules(folder: str) -> list[Path]:
+    """Return the Python files of `folder`, without sample submissions."""
+    return [path for path in sorted((ROOT / folder).rglob("*.py")) if "samples" not in path.parts]
+
+
+def find_imports(path: Path) -> set[str]:
+    """Return the modules that the file at `path` imports anywhere."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"verifier.{alias.name}" for alias in node.names} if node.module == "verifier" else {node.module}
+    return found
+
+
+def find_roots(path: Path) -> set[str]:
+    """Return the top-level packages that the file at `path` imports."""
+    return {name.partition(".")[0] for name in find_imports(path)}
+
+
+@pytest.mark.parametrize("path", list_modules("portal"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_portal_imports_only_the_light_part_of_the_verifier(path: Path) -> None:
+    assert not find_roots(path) & {"torch", "triton"}
+    heavy = {name for name in find_imports(path) if name.startswith("verifier.")} - OPEN_TO_PORTAL
+    # The version number is no module.
+    assert heavy <= {"verifier.__version__"}
+
+
+@pytest.mark.parametrize("path", list_modules("verifier"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_verifier_knows_nothing_of_the_portal(path: Path) -> None:
+    assert not find_roots(path) & {"django", "portal"}
+
+
+def test_the_light_part_stays_light() -> None:
+    for name in OPEN_TO_PORTAL:
+        path = ROOT / f"{name.replace('.', '/')}.py"
+        heavy = {module for module in find_imports(path) if module.startswith("verifier.")} - OPEN_TO_PORTAL
+        assert not heavy
+        assert not find_roots(path) & {"torch", "triton"}
