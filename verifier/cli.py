@@ -1,0 +1,236 @@
+"""``kq``: verify a solution, look at the tasks, and ask whether this host can verify."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from verifier import __version__
+from verifier.bundle import BundleError, read_file
+from verifier.environment import EnvironmentSpecification, load_environment
+from verifier.exits import Exit, find_exit
+from verifier.task import Task, TaskError, TaskSpecification, load_task, load_tasks
+from verifier.verdict import GateStatus, Outcome, Verdict
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+task_app = typer.Typer(no_args_is_help=True, help="Look at the tasks and check them.")
+app.add_typer(task_app, name="task")
+
+out = Console()
+err = Console(stderr=True)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.", envvar="KQ_JSON")]
+
+
+class ProgressKind(StrEnum):
+    AUTO = "auto"
+    PLAIN = "plain"
+    JSONL = "jsonl"
+    NONE = "none"
+
+
+def fail(code: Exit, message: str, fix: str = "", *, as_json: bool = False) -> typer.Exit:
+    """Report an error with its way out and return the exception that ends the command."""
+    if as_json:
+        print(json.dumps({"schema": "kernelquest.error/1", "ok": False, "exit": code, "error": {"message": message[:2048], "fix": fix}}))
+    else:
+        err.print(f"[bold red]error[/] {escape(message)}")
+        if fix:
+            err.print(f"      {escape(fix)}")
+    return typer.Exit(code)
+
+
+def find_task(name: str, *, as_json: bool = False) -> Task:
+    """Return the task named on the command line, or end the command."""
+    try:
+        return load_task(name)
+    except KeyError:
+        known = ", ".join(f"{task.id} ({task.specification.slug})" for task in load_tasks())
+        raise fail(Exit.USAGE, f"there is no task {name!r}", f"known tasks: {known}", as_json=as_json) from None
+    except TaskError as error:
+        raise fail(Exit.USAGE, str(error), "mend the task, then try again", as_json=as_json) from None
+
+
+def show_progress(kind: ProgressKind, event: dict[str, Any]) -> None:
+    """Print one progress event on stderr."""
+    if kind is ProgressKind.JSONL:
+        print(json.dumps(event), file=sys.stderr, flush=True)
+    elif kind is not ProgressKind.NONE and event["event"] == "gate":
+        err.print(f"[dim]{event['t']:7.1f} s[/]  {event['gate']:<12} {event['state']}", highlight=False)
+
+
+STATUS_STYLES = {GateStatus.PASSED: "green", GateStatus.FAILED: "bold red", GateStatus.SKIPPED: "dim", GateStatus.NOT_TIMED: "cyan"}
+
+
+def show_verdict(verdict: Verdict) -> None:
+    """Print a verdict for people."""
+    table = Table(title=f"{verdict.task} in {verdict.environment}", title_justify="left", show_lines=False)
+    for column in ("gate", "check", "", "observed", "allowed", "code"):
+        table.add_column(column, overflow="fold")
+    for result in verdict.gates:
+        style = STATUS_STYLES[result.status]
+        status = result.status.replace("_", " ")
+        table.add_row(f"[bold]{result.gate}[/]", escape(result.note), f"[{style}]{status}[/]", "", "", "")
+        for item in result.checks:
+            mark = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[dim]noted[/]"}[item.passed]
+            allowed = "" if item.allowed is None else f"{item.allowed} {item.unit}".strip()
+            table.add_row("", escape(item.label), mark, escape(str(item.observed or item.detail or 0)[:120]), escape(allowed), item.code or "")
+    out.print(table)
+    if verdict.evidence.error:
+        out.print(f"[bold]what it said[/]  {escape(verdict.evidence.error)}", highlight=False)
+    if verdict.evidence.traceback:
+        out.print(escape(verdict.evidence.traceback[-2000:]), style="dim", highlight=False)
+    colour = "green" if verdict.accepted else "red"
+    headline = {
+        Outcome.ACCEPTED: "accepted: every gate that this environment can judge passed; not timed in this environment",
+        Outcome.PASSED: "passed",
+        Outcome.BELOW_TARGET: "accepted, below the target",
+        Outcome.INFRASTRUCTURE: "no verdict: a fault on our side; try again",
+        Outcome.REJECTED: "rejected",
+    }[verdict.outcome]
+    out.print(f"[bold {colour}]{headline}[/] ({verdict.seconds:.1f} s)", highlight=False)
+    for code in verdict.failures:
+        out.print(f"  [red]{code}[/]  {code.mode.label}: {escape(code.explanation)}", highlight=False)
+
+
+@app.command()
+def verify(
+    task: Annotated[str, typer.Argument(help="Task id or slug, such as l1-09 or sparsemax-rows.")],
+    file: Annotated[Path, typer.Argument(help="The submission: one Python file.")],
+    environment: Annotated[str, typer.Option(help="Where to verify.")] = "cpu-interpreter",
+    as_json: JsonOption = False,
+    progress: Annotated[ProgressKind, typer.Option(help="Progress on stderr.")] = ProgressKind.AUTO,
+) -> None:
+    """Verify a submission through every gate. Exit code 0: accepted; 10 to 15: which gate rejected it."""
+    from verifier.judge import verify as run_verification
+    from verifier.sandbox import SandboxUnavailable
+
+    specification = find_environment(environment, as_json=as_json)
+    found = find_task(task, as_json=as_json)
+    try:
+        data = read_file(file)
+    except BundleError as error:
+        code = Exit.NO_ARTIFACT
+        raise fail(code, error.message, f"{error.code}: {error.code.explanation}", as_json=as_json) from None
+    try:
+        verdict = run_verification(found, data, specification, lambda event: show_progress(progress, event))
+    except SandboxUnavailable as error:
+        raise fail(Exit.TRANSIENT, str(error), "run: kq doctor", as_json=as_json) from None
+    except TaskError as error:
+        raise fail(Exit.USAGE, str(error), as_json=as_json) from None
+    if as_json:
+        print(verdict.to_json())
+    else:
+        show_verdict(verdict)
+    raise typer.Exit(find_exit(verdict))
+
+
+def find_environment(slug: str, *, as_json: bool) -> EnvironmentSpecification:
+    """Return an environment that this verifier can judge in, or end the command."""
+    try:
+        specification = load_environment(slug)
+    except KeyError:
+        raise fail(Exit.USAGE, f"there is no environment {slug!r}", "see tasks/environments/", as_json=as_json) from None
+    if specification.timed:
+        message = f"environment {slug} needs its GPU, and this version verifies in cpu-interpreter only"
+        raise fail(Exit.USAGE, message, "use --environment cpu-interpreter", as_json=as_json)
+    return specification
+
+
+@app.command()
+def doctor(as_json: JsonOption = False) -> None:
+    """Say whether this host can verify, and what to enable where it cannot."""
+    from verifier.doctor import examine
+
+    findings = examine()
+    healthy = all(finding.ok for finding in findings)
+    if as_json:
+        report = {"schema": "kernelquest.doctor/1", "ok": healthy, "findings": [finding.to_dict() for finding in findings]}
+        print(json.dumps(report))
+    else:
+        for finding in findings:
+            mark = "[green]ok[/]  " if finding.ok else "[red]no[/]  "
+            out.print(f"{mark}{finding.name:<10} {escape(finding.found)}", highlight=False)
+            if finding.fix:
+                out.print(f"    [bold]fix[/] {escape(finding.fix)}", highlight=False)
+    raise typer.Exit(Exit.OK if healthy else Exit.TRANSIENT)
+
+
+@task_app.command("list")
+def list_all(as_json: JsonOption = False) -> None:
+    """List the tasks."""
+    try:
+        tasks = load_tasks()
+    except TaskError as error:
+        raise fail(Exit.USAGE, str(error), "run: kq task lint", as_json=as_json) from None
+    if as_json:
+        listed = [{"id": task.id, "slug": task.specification.slug, "title": task.specification.title} for task in tasks]
+        print(json.dumps({"schema": "kernelquest.tasks/1", "ok": True, "tasks": listed}))
+        return
+    for task in tasks:
+        out.print(f"{task.id}  {task.specification.slug:<28} {escape(task.specification.title)}", highlight=False)
+
+
+@task_app.command("show")
+def show_task(task: Annotated[str, typer.Argument(help="Task id or slug.")]) -> None:
+    """Print a task's instruction."""
+    print(find_task(task).instruction)
+
+
+@task_app.command("lint")
+def lint(as_json: JsonOption = False) -> None:
+    """Check every task: specification, files, generators, oracle. Exit code 2 when one is malformed."""
+    from verifier.lint import lint_tasks
+
+    tasks, complaints = lint_tasks()
+    if as_json:
+        report = {
+            "schema": "kernelquest.lint/1",
+            "ok": not complaints,
+            "tasks": [task.id for task in tasks],
+            "complaints": [{"file": item.file, "key": item.key, "reason": item.reason} for item in complaints],
+        }
+        print(json.dumps(report))
+    else:
+        for task in tasks:
+            out.print(f"[green]ok[/]  {task.id}  {task.specification.slug}", highlight=False)
+        for item in complaints:
+            out.print(f"[red]no[/]  {escape(item.file)}: {escape(item.key)}: {escape(item.reason)}", highlight=False)
+    raise typer.Exit(Exit.OK if not complaints else Exit.USAGE)
+
+
+SCHEMAS = {"verdict": Verdict, "task": TaskSpecification, "environment": EnvironmentSpecification}
+
+
+@app.command()
+def schema(name: Annotated[str, typer.Argument(help="verdict, task or environment")]) -> None:
+    """Print the JSON Schema of a file or result."""
+    if name not in SCHEMAS:
+        raise fail(Exit.USAGE, f"there is no schema {name!r}", f"known: {', '.join(SCHEMAS)}")
+    print(json.dumps(SCHEMAS[name].model_json_schema(by_alias=True), indent=2))
+
+
+@app.command()
+def version() -> None:
+    """Print the verifier's version."""
+    print(__version__)
+
+
+def main() -> None:
+    """Run the command line; interruptions and internal errors have their own exit codes."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(Exit.INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 - the last resort, so that every failure has a documented exit code
+        err.print_exception()
+        err.print(f"[bold red]internal error[/] {escape(str(error))}")
+        sys.exit(Exit.INTERNAL)
