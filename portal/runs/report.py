@@ -16,6 +16,8 @@ from portal.runs.models import Attempt, Run
 from portal.runs.states import State
 from verifier.verdict import Gate, Verdict
 
+WITHHELD = "a line of the source, which is not released"
+
 
 @dataclass(frozen=True)
 class Step:
@@ -89,11 +91,20 @@ def build_gates(run: Run, verdict: Verdict | None) -> list[GateProgress]:
     return [GateProgress(gate, run.progress.get(gate, {}).get("state", "waiting")) for gate in Gate]
 
 
+def read_verdict(run: Run, user: User | AnonymousUser) -> Verdict:
+    """Return the verdict of a finished `run` as `user` may see it.
+
+    Only reviewers see hidden distributions named, and only who reads the source sees what it printed or is quoted.
+    """
+    verdict = run.verdict.parse_body()
+    if not user.is_staff:
+        verdict = mask_hidden_distributions(verdict)
+    return verdict if run.source_readable_by(user) else withhold_quotes(verdict)
+
+
 def build_report(run: Run, user: User | AnonymousUser) -> Report:
     """Return what `user` may see of `run`."""
-    verdict = run.verdict.parse_body() if run.state == State.FINISHED else None
-    if verdict and not user.is_staff:
-        verdict = mask_hidden_distributions(verdict)
+    verdict = read_verdict(run, user) if run.state == State.FINISHED else None
     queued = run.state == State.QUEUED
     ahead = Run.objects.ahead_of(run).count() if queued else 0
     served = not queued or Worker.objects.alive().filter(environment_slug=run.environment_id).exists()
@@ -127,3 +138,14 @@ def mask_hidden_distributions(verdict: Verdict) -> Verdict:
     body["gates"] = _map_texts(body["gates"], change)
     body["evidence"] |= {key: _map_texts(body["evidence"][key], change) for key in ("distributions", "events", "error")}
     return Verdict.model_validate(body)
+
+
+def withhold_quotes(verdict: Verdict) -> Verdict:
+    """Return `verdict` without lines of the source and what the submission printed."""
+    evidence = verdict.evidence
+    machine_code = [
+        record.model_copy(update={"offending_lines": [WITHHELD for _ in record.offending_lines]})
+        for record in evidence.machine_code
+    ]
+    withheld = {"machine_code": machine_code, "traceback": "", "output_tail": ""}
+    return verdict.model_copy(update={"evidence": evidence.model_copy(update=withheld)})

@@ -20,7 +20,7 @@ from portal.catalog.markup import highlight_python
 from portal.catalog.models import Task
 from portal.runs.forms import RunFilterForm, SubmissionForm, VisibilityForm
 from portal.runs.models import Run
-from portal.runs.report import build_report, mask_hidden_distributions
+from portal.runs.report import build_report, read_verdict
 from portal.runs.sample_solutions import SAMPLES, find_sample
 from portal.runs.services import cancel_run, set_visibility, submit_run
 from portal.runs.uploads import SOURCE_CAP, list_hints
@@ -154,9 +154,7 @@ def download_verdict(request: HttpRequest, public_id: UUID) -> HttpResponse:
     run = get_run(request, public_id)
     if not hasattr(run, "verdict"):
         raise Http404
-    verdict = run.verdict.parse_body()
-    if not request.user.is_staff:
-        verdict = mask_hidden_distributions(verdict)
+    verdict = read_verdict(run, request.user)
     response = JsonResponse(verdict.model_dump(mode="json"), json_dumps_params={"indent": 2})
     response["Content-Disposition"] = f'attachment; filename="verdict-{run.public_id}.json"'
     return response

@@ -7,7 +7,9 @@ import pytest
 from portal.standings.charts import Rate, build_rate_figure
 from portal.standings.published import build_rows, load_snapshot
 
-RATES = [Rate(row.system, row.pass_rate_percent, row.low_percent, row.high_percent) for row in build_rows(load_snapshot())]
+RATES = [
+    Rate(row.system, row.pass_rate_percent, row.low_percent, row.high_percent) for row in build_rows(load_snapshot())
+]
 
 
 def test_it_draws_the_published_rates_and_intervals() -> None:

@@ -10,6 +10,7 @@ from portal.standings.published import (
     PATH,
     Provenance,
     PublishedRow,
+    PublishedSystem,
     build_failure_rows,
     build_rows,
     build_segments,
@@ -22,27 +23,25 @@ ROWS = build_rows(SNAPSHOT)
 
 
 @pytest.mark.parametrize(
-    ("row", "name", "rate", "interval", "passed", "always"),
+    ("row", "texts"),
     [
-        (ROWS[0], "Claude Opus 5", "67.0 %", "[61.5, 72.1]", "201 of 300", "45"),
-        (ROWS[1], "GPT-5.6 Sol", "26.0 %", "[21.4, 31.2]", "78 of 300", "10"),
-        (ROWS[2], "Gemini 3.7 Flash", "20.7 %", "[16.5, 25.6]", "62 of 300", "5"),
-        (ROWS[3], "Grok 4.5", "15.3 %", "[11.7, 19.8]", "46 of 300", "2"),
+        (ROWS[0], ["Claude Opus 5", "67.0 %", "[61.5, 72.1]", "201 of 300", "45"]),
+        (ROWS[1], ["GPT-5.6 Sol", "26.0 %", "[21.4, 31.2]", "78 of 300", "10"]),
+        (ROWS[2], ["Gemini 3.7 Flash", "20.7 %", "[16.5, 25.6]", "62 of 300", "5"]),
+        (ROWS[3], ["Grok 4.5", "15.3 %", "[11.7, 19.8]", "46 of 300", "2"]),
     ],
     ids=lambda value: value.system if isinstance(value, PublishedRow) else "",
 )
-def test_rows(row: PublishedRow, name: str, rate: str, interval: str, passed: str, always: str) -> None:
-    assert row.system == name
-    assert (row.pass_rate.text, row.pass_rate.provenance) == (rate, Provenance.STATED)
-    assert (row.interval.text, row.interval.provenance) == (interval, Provenance.DERIVED)
-    assert (row.passed.text, row.passed.provenance) == (passed, Provenance.DERIVED)
-    assert (row.tasks_solved_always.text, row.tasks_solved_always.provenance) == (always, Provenance.DERIVED)
+def test_rows(row: PublishedRow, texts: list[str]) -> None:
+    figures = [row.pass_rate, row.interval, row.passed, row.tasks_solved_always]
+    assert [row.system, *(figure.text for figure in figures)] == texts
+    assert [figure.provenance for figure in figures] == [Provenance.STATED] + 3 * [Provenance.DERIVED]
 
 
 @pytest.mark.parametrize("system", SNAPSHOT.systems, ids=lambda system: system.system)
-def test_the_derived_interval_has_the_stated_half_width(system: object) -> None:
-    row = next(row for row in ROWS if row.system == getattr(system, "system", ""))
-    assert round((row.high_percent - row.low_percent) / 2, 1) == getattr(system, "half_width_percent", None)
+def test_the_derived_interval_has_the_stated_half_width(system: PublishedSystem) -> None:
+    row = next(row for row in ROWS if row.system == system.system)
+    assert round((row.high_percent - row.low_percent) / 2, 1) == system.half_width_percent
 
 
 def test_the_passed_runs_add_up() -> None:

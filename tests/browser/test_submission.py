@@ -1,0 +1,234 @@
+"""The whole path in a real browser: sign in, upload, watch, read the verdict, with server and worker as in the demo."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from portal.runs.sample_solutions import FOLDER
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+START_SECONDS = 60
+VERDICT_SECONDS = 120
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
+
+
+@dataclass(frozen=True)
+class Portal:
+    """A portal that runs, and who may sign in."""
+
+    address: str
+    username: str
+    password: str
+
+
+def manage(variables: dict[str, str], *arguments: str) -> str:
+    command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+    return subprocess.run(command, env=variables, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+@contextmanager
+def keep_running(variables: dict[str, str], log: Path, *command: str) -> Iterator[None]:
+    """Run `command` with all its children until the block ends."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=variables, stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            finally:
+                with ExitStack() as stack:
+                    stack.callback(process.wait)
+                    if process.poll() is None:
+                        os.killpg(process.pid, signal.SIGKILL)
+
+
+def find_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(address: str, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(f"{address}/healthz/ready", timeout=2) as answer:
+                if answer.status == 200:
+                    return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    pytest.fail(f"the server did not start:\n{log.read_text()}")
+
+
+@pytest.fixture(scope="module")
+def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Portal]:
+    """Start the server and a worker on a database of their own."""
+    folder = tmp_path_factory.mktemp("portal")
+    database = f"sqlite:///{folder / 'portal.sqlite3'}"
+    variables = os.environ | {"PORTAL_VAR": str(folder), "DATABASE_URL": database, "PORTAL_DEBUG": "0"}
+    manage(variables, "migrate", "--verbosity", "0")
+    manage(variables, "collectstatic", "--no-input", "--verbosity", "0")
+    manage(variables, "load_tasks")
+    who = json.loads(manage(variables, "create_demo_data"))
+    port = find_port()
+    address = f"http://127.0.0.1:{port}"
+    server = [
+        sys.executable,
+        "-m",
+        "gunicorn",
+        "portal.wsgi:application",
+        "--bind",
+        f"127.0.0.1:{port}",
+        "--threads",
+        "4",
+    ]
+    worker = [sys.executable, str(ROOT / "manage.py"), "worker", "--environment", "cpu-interpreter"]
+    log = folder / "server.log"
+    with keep_running(variables, log, *server), keep_running(variables, folder / "worker.log", *worker):
+        wait_for(address, log)
+        yield Portal(address, who["username"], who["password"])
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, portal: Portal) -> Iterator[Page]:
+    """A page of somebody who has signed in; no error and no violation of the policy may show on its console."""
+    context = browser.new_context(base_url=portal.address, viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on(
+        "console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None
+    )
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto("/sign-in/")
+    page.get_by_label("Username").fill(portal.username)
+    page.get_by_label("Password").fill(portal.password)
+    page.get_by_role("main").get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def choose(page: Page, task: str, sample: str) -> None:
+    page.goto("/submit/")
+    page.get_by_label("Task").select_option(task)
+    page.get_by_label("System").select_option(label="Sample solutions")
+    page.get_by_label("Solution file").set_input_files(FOLDER / f"{sample}.py")
+    expect(page.get_by_label("Checks before upload").get_by_text("is UTF-8 text")).to_be_visible()
+
+
+def watch(page: Page, words: str) -> None:
+    """Wait, without a reload, until the run page shows `words` as its state."""
+    page.evaluate("document.documentElement.dataset.loaded = 'once'")
+    state = page.get_by_role("heading", name="State:")
+    expect(state).to_contain_text(words, timeout=VERDICT_SECONDS * 1000)
+    expect(page.locator("html")).to_have_attribute("data-loaded", "once")
+
+
+@pytest.mark.parametrize(
+    ("sample", "task", "state", "code"),
+    [
+        ("honest", "l1-09", "Accepted, not timed here", None),
+        ("constant", "l1-09", "Rejected", "STALE_CONSTANT"),
+        ("tf32", "l2-01", "Rejected", "PREC_TF32"),
+        ("unloadable", "l1-09", "Rejected", "ART_"),
+    ],
+)
+def test_a_sample_gets_its_verdict(page: Page, sample: str, task: str, state: str, code: str | None) -> None:
+    choose(page, task, sample)
+    page.get_by_role("button", name="Submit the run").click()
+    expect(page).to_have_url(re.compile("/runs/[0-9a-f-]{36}/$"))
+    watch(page, state)
+    expect(page.locator("#announcement")).to_contain_text("Finished")
+    for gate in ("Intake", "Structural", "Correctness", "Policy", "Performance"):
+        expect(page.get_by_role("heading", name=gate, exact=True)).to_be_visible()
+    if code:
+        expect(page.locator(".failure-code").first).to_contain_text(code)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download the verdict as JSON").click()
+    verdict = json.loads(Path(download.value.path()).read_text())
+    assert verdict["task"] == task
+    assert verdict["outcome"] == ("accepted" if code is None else "rejected")
+
+
+def test_the_board_counts_what_was_judged(page: Page) -> None:
+    page.goto("/")
+    expect(page.locator(".chart .main-svg").first).to_be_visible()
+    standings = page.get_by_role("table", name="Standings in CPU interpreter")
+    expect(standings.get_by_role("row", name="Sample solutions")).to_be_visible()
+
+
+def test_a_file_that_will_be_refused_is_stopped_in_the_page(page: Page, tmp_path: Path) -> None:
+    page.goto("/submit/")
+    for name, content, words in (
+        ("solution.txt", b"x = 1\n", "does not hold: solution.txt is the name of one .py file"),
+        ("binary.py", b"\x7fELF\0\0", "does not hold: has no NUL bytes"),
+        ("latin.py", b"x = '\xe9'\n", "does not hold: is UTF-8 text"),
+        ("large.py", b"#" * (256 * 1024 + 1), "does not hold: 262,145 bytes, at most 262,144"),
+        ("empty.py", b"", "does not hold: is not empty"),
+    ):
+        path = tmp_path / name
+        path.write_bytes(content)
+        page.get_by_label("Solution file").set_input_files(path)
+        expect(page.get_by_label("Checks before upload")).to_contain_text(words)
+        expect(page.get_by_role("button", name="Submit the run")).to_be_disabled()
+
+
+def test_markup_in_a_submission_does_not_run(page: Page) -> None:
+    page.goto("/submit/")
+    page.get_by_label("Task").select_option("l1-09")
+    page.get_by_label("Or its text").fill(
+        "print('<img src=x onerror=alert(1)>')\nraise ValueError('<script>alert(2)</script>')\n"
+    )
+    page.on("dialog", lambda dialog: pytest.fail(f"a dialog opened: {dialog.message}"))
+    page.get_by_role("button", name="Submit the run").click()
+    watch(page, "Rejected")
+    expect(page.locator("#report img, #report script")).to_have_count(0)
+    expect(page.locator("#report")).to_contain_text("<img src=x onerror=alert(1)>")
+
+
+def test_pages_fit_a_small_screen(page: Page) -> None:
+    page.set_viewport_size({"width": 360, "height": 800})
+    for path in ("/", "/tasks/", "/tasks/attn-softplus-bias-softmin/", "/submit/", "/runs/", "/methodology/"):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def test_the_keyboard_reaches_the_content_first(page: Page) -> None:
+    page.goto("/tasks/")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()

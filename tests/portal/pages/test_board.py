@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from tests.conftest import Submit
+from tests.portal.factories import reject
+from tests.portal.pages.conftest import Finish
+from verifier.verdict import FailureCode
+
+pytestmark = pytest.mark.django_db
+
+
+def read(client: Client) -> str:
+    response = client.get("/")
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_it_shows_the_published_figures_with_their_provenance(client: Client) -> None:
+    page = read(client)
+    for text in ("Claude Opus 5", "67.0 %", "[61.5, 72.1]", "201 of 300", "3.10x", "93 %", "50.1 min"):
+        assert text in page
+    assert page.count(">stated</abbr>") > 20
+    assert page.count(">derived</abbr>") > 10
+    assert "not published" in page
+
+
+def test_it_tells_of_the_rejected_runs_that_beat_the_target(client: Client) -> None:
+    assert "170 of 565 rejected runs" in read(client)
+
+
+def test_the_chart_has_the_figures_of_the_table(client: Client) -> None:
+    page = read(client)
+    assert '<script id="pass-rates" type="application/json">' in page
+    assert "[61.5, 72.1]" in page
+
+
+def test_nothing_is_verified_before_a_public_run_was_judged(client: Client, submit: Submit, finish: Finish) -> None:
+    finish(submit(visibility="private"))
+    assert "No public run has been judged yet" in read(client)
+
+
+def test_it_shows_what_was_verified_here(client: Client, submit: Submit, finish: Finish) -> None:
+    finish(submit(visibility="public"))
+    finish(submit(visibility="public"), reject, FailureCode.PREC_TF32)
+    page = read(client)
+    assert "Hand-written" in page
+    assert "50.0 %" in page
+    assert "1 precision loss" in page
+    assert "not timed here" in page
+
+
+def test_the_name_of_a_system_is_escaped(client: Client, submit: Submit, finish: Finish) -> None:
+    run = finish(submit(visibility="public"))
+    run.system.name = "<script>alert(1)</script>"
+    run.system.save()
+    page = read(client)
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_the_number_of_queries_is_fixed(
+    client: Client, submit: Submit, finish: Finish, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    for _ in range(3):
+        finish(submit(visibility="public"))
+    with django_assert_max_num_queries(1):
+        read(client)

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from portal.runs.templatetags.run_display import dimensions, figure, joined, percentage, speedup
+from verifier.verdict import Figure
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "\u2013"),
+        (True, "yes"),
+        (False, "no"),
+        (0, "0"),
+        (1234567, "1,234,567"),
+        (0.0, "0"),
+        (0.123456, "0.1235"),
+        (3.2e-7, "3.2e-07"),
+        (12345.6, "12,346"),
+        (1.5e20, "1.5e+20"),
+        (float("inf"), "inf"),
+        (float("nan"), "nan"),
+        ("float32", "float32"),
+    ],
+)
+def test_figure(value: Figure, text: str) -> None:
+    assert figure(value) == text
+
+
+def test_shares_and_speedups() -> None:
+    assert (percentage(0.4567), percentage(None)) == ("45.7 %", "\u2013")
+    assert (speedup(1.7), speedup(None)) == ("1.70x", "\u2013")
+
+
+def test_mappings_and_shapes() -> None:
+    assert (joined({"num_warps": 4, "num_stages": 2}), joined({})) == ("num_warps 4, num_stages 2", "\u2013")
+    assert (dimensions(["M", 4]), dimensions([])) == ("M \u00d7 4", "scalar")
