@@ -197,7 +197,8 @@ def plan_installation(lock: Path, uv: str | None, python: Path) -> list[str]:
     """Return the command that installs `lock`, hash-checked, without building anything."""
     options = ["--require-hashes", "--only-binary", ":all:", "-r", str(lock)]
     if uv:
-        return [uv, "pip", "install", "--python", str(python), *options]
+        # As pip does: the sandbox reads the environment and cannot write what it compiled there.
+        return [uv, "pip", "install", "--compile-bytecode", "--python", str(python), *options]
     return [str(python), "-m", "pip", "install", "--disable-pip-version-check", *options]
 
 
