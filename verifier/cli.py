@@ -11,14 +11,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from verifier import __version__
 from verifier.bundle import BundleError, read_file
 from verifier.environment import EnvironmentSpecification, load_environment
 from verifier.exits import Exit, find_exit
 from verifier.task import Task, TaskError, TaskSpecification, load_task, load_tasks
-from verifier.verdict import GateStatus, Outcome, Verdict
+from verifier.verdict import Check, GateStatus, Outcome, Verdict
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 task_app = typer.Typer(no_args_is_help=True, help="Look at the tasks and check them.")
@@ -67,23 +66,31 @@ def show_progress(kind: ProgressKind, event: dict[str, Any]) -> None:
         err.print(f"[dim]{event['t']:7.1f} s[/]  {event['gate']:<12} {event['state']}", highlight=False)
 
 
-STATUS_STYLES = {GateStatus.PASSED: "green", GateStatus.FAILED: "bold red", GateStatus.SKIPPED: "dim", GateStatus.NOT_TIMED: "cyan"}
+STATUS_STYLES = {
+    GateStatus.PASSED: "green",
+    GateStatus.FAILED: "bold red",
+    GateStatus.SKIPPED: "dim",
+    GateStatus.NOT_TIMED: "cyan",
+}
+MARKS = {True: "[green]ok    [/]", False: "[red]FAILED[/]", None: "[dim]noted [/]"}
+
+
+def describe_check(item: Check) -> str:
+    """Return one check as a line: what was observed against what is allowed."""
+    observed = "" if item.observed is None else f"{item.observed}"
+    allowed = "" if item.allowed is None else f" (allowed: {f'{item.allowed} {item.unit}'.strip()})"
+    text = ": ".join(part for part in (item.label, f"{observed}{allowed}".strip(), item.detail) if part)
+    return f"  {MARKS[item.passed]}  {escape(text)}" + (f"  [red]{item.code}[/]" if item.code else "")
 
 
 def show_verdict(verdict: Verdict) -> None:
     """Print a verdict for people."""
-    table = Table(title=f"{verdict.task} in {verdict.environment}", title_justify="left", show_lines=False)
-    for column in ("gate", "check", "", "observed", "allowed", "code"):
-        table.add_column(column, overflow="fold")
+    out.print(f"[bold]{verdict.task}[/] in {verdict.environment}", highlight=False)
     for result in verdict.gates:
-        style = STATUS_STYLES[result.status]
-        status = result.status.replace("_", " ")
-        table.add_row(f"[bold]{result.gate}[/]", escape(result.note), f"[{style}]{status}[/]", "", "", "")
+        status = f"[{STATUS_STYLES[result.status]}]{result.note or result.status}[/]"
+        out.print(f"[bold]{result.gate:<12}[/] {status}", highlight=False)
         for item in result.checks:
-            mark = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[dim]noted[/]"}[item.passed]
-            allowed = "" if item.allowed is None else f"{item.allowed} {item.unit}".strip()
-            table.add_row("", escape(item.label), mark, escape(str(item.observed or item.detail or 0)[:120]), escape(allowed), item.code or "")
-    out.print(table)
+            out.print(describe_check(item), highlight=False, soft_wrap=True)
     if verdict.evidence.error:
         out.print(f"[bold]what it said[/]  {escape(verdict.evidence.error)}", highlight=False)
     if verdict.evidence.traceback:

@@ -97,7 +97,7 @@ class Trial:
     state_inputs: list[DeviceInput] = field(default_factory=list)
     nominal: Sample | None = None
     records: list[CallRecord] = field(default_factory=list)
-    seen_outputs: list[tuple[list[torch.Tensor], Tensors]] = field(default_factory=list)
+    answered: list[Sample] = field(default_factory=list)
     reference_operations: int = 0
     faults: list[CandidateFault] = field(default_factory=list)
     distributions: list[DistributionRecord] = field(default_factory=list)
@@ -149,22 +149,22 @@ class Trial:
 
     def explain_wrong(self, sample: Sample, otherwise: FailureCode) -> FailureCode:
         """Return the code of a wrong output: what it repeats, what it left unwritten, or `otherwise`."""
-        assert sample.result is not None and sample.comparison is not None
+        assert sample.result is not None
         outputs = sample.result.outputs
-        repeated = [inputs for earlier, inputs in self.seen_outputs if has_same_bits(earlier, outputs)]
-        if any(not same_tensors(inputs, sample.inputs) for inputs in repeated):
-            constant = all(has_same_bits(earlier, outputs) for earlier, _ in self.seen_outputs)
-            return FailureCode.STALE_CONSTANT if constant else FailureCode.STALE_ALIAS_REPLAY
+        others = [earlier for earlier in self.answered if not same_tensors(earlier.inputs, sample.inputs)]
+        repeated = [earlier for earlier in others if earlier.result and has_same_bits(earlier.result.outputs, outputs)]
+        if others and len(repeated) == len(others):
+            return FailureCode.STALE_CONSTANT
+        # A wrong answer may repeat by chance, all zeros for one; a right answer to another question may not.
+        if any(earlier.comparison and earlier.comparison.passed for earlier in repeated):
+            return FailureCode.STALE_ALIAS_REPLAY
         if any(has_poison(output, self.session.poison) for output in outputs):
             return FailureCode.STALE_UNWRITTEN
-        if is_constant(outputs) and not is_constant(list(sample.oracle)):
-            return FailureCode.STALE_CONSTANT
         return otherwise
 
     def remember(self, sample: Sample) -> None:
-        """Keep an output, so that a later repetition of it is recognised."""
-        if sample.result is not None:
-            self.seen_outputs.append((sample.result.outputs, sample.inputs))
+        """Keep an answered sample, so that a later repetition of its output is recognised."""
+        self.answered.append(sample)
 
 
 def describe(tensors: list[tuple[list[int], str]], *, many: bool) -> str:
@@ -175,11 +175,6 @@ def describe(tensors: list[tuple[list[int], str]], *, many: bool) -> str:
 
 def same_tensors(left: Tensors, right: Tensors) -> bool:
     return has_same_bits(list(left.values()), list(right.values()))
-
-
-def is_constant(outputs: list[torch.Tensor]) -> bool:
-    """Return whether every output holds one value throughout."""
-    return all(output.numel() > 1 and bool((output == output.reshape(-1)[0]).all()) for output in outputs)
 
 
 def check(name: str, label: str, passed: bool | None, code: FailureCode | None = None, *, observed: Figure = None, allowed: Figure = None, unit: str = "", detail: str = "") -> Check:  # noqa: FBT001, PLR0913 - one line a check is what the gates need
