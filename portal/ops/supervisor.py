@@ -1,7 +1,7 @@
 """Keeps exactly one live django-q2 cluster for one environment on this host.
 
-django-q2 needs it: an idle cluster whose worker is killed hangs for ever, and a cluster whose parent is killed leaves
-its other processes at work, so that a restart would mean two clusters on one device.
+django-q2 needs it: an idle cluster whose worker is killed hangs for ever, and nothing in it notices. Every process of a
+cluster dies with its parent, up to the supervisor, so that a restart never means two clusters on one device.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from django.conf import settings
 from django.db import Error, connection
 
+from portal.ops.processes import follow_parent
 from portal.ops.services import note_worker_alive, note_worker_restart, register_worker, remove_worker
 from portal.runs.dispatch import count_wakeups, wake
 from portal.runs.lease import expire_leases_of, reap_expired_leases
@@ -42,34 +44,20 @@ class WorkerBusy(Exception):
     """Another worker serves this environment on this host."""
 
 
-class FileLock:
-    """An exclusive lock on a file that also says which process took it. It ends with the last process that has it open."""
-
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def acquire(self) -> bool:
-        """Take the lock, or return False when somebody has it."""
+@contextlib.contextmanager
+def hold_lock(path: Path) -> Iterator[None]:
+    """Hold a lock for as long as the context, or the process, lives. Raises WorkerBusy when somebody else has it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+", encoding="ascii") as file:
         try:
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return False
-        return True
-
-    def write_holder(self, process: int) -> None:
-        """Note which process holds the lock."""
-        os.ftruncate(self.descriptor, 0)
-        os.pwrite(self.descriptor, str(process).encode(), 0)
-
-    def read_holder(self) -> int | None:
-        """Return the process noted last."""
-        text = os.pread(self.descriptor, 20, 0)
-        return int(text) if text.isdigit() else None
-
-    def release(self) -> None:
-        """Close the file; the lock ends with the last copy of it."""
-        os.close(self.descriptor)
+            file.seek(0)
+            raise WorkerBusy(f"Another worker serves {path.stem} on this host: process {file.read()}.") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
 
 
 def end_group(group: int) -> None:
@@ -84,25 +72,21 @@ def end_group(group: int) -> None:
 class Cluster:
     """One django-q2 cluster as a process group that does not outlive this process."""
 
-    def __init__(self, environment: str, lock: FileLock) -> None:
-        self._environment, self._lock = environment, lock
+    def __init__(self, environment: str) -> None:
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
-        self._lifeline = -1
         self.started_at = 0.0
 
     def start(self) -> None:
-        """Start the cluster. It holds the lock, and ends itself when the lifeline is cut."""
-        lifeline, self._lifeline = os.pipe()
+        """Start the cluster."""
         self._process = subprocess.Popen(
-            [sys.executable, settings.BASE_DIR / "manage.py", "cluster", "--lifeline", str(lifeline)],
+            [sys.executable, settings.BASE_DIR / "manage.py", "cluster"],
             cwd=settings.BASE_DIR,
             env={**os.environ, "Q_CLUSTER_NAME": self._environment},
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            pass_fds=(lifeline, self._lock.descriptor),
+            preexec_fn=partial(follow_parent, os.getpid(), signal.SIGKILL),  # noqa: PLW1509  there is one thread
         )
-        os.close(lifeline)
-        self._lock.write_holder(self._process.pid)
         self.started_at = time.monotonic()
 
     def has_ended(self) -> bool:
@@ -119,7 +103,6 @@ class Cluster:
         self._process.wait()
         end_group(self._process.pid)
         self._process = None
-        os.close(self._lifeline)
 
 
 class Supervisor:
@@ -137,9 +120,9 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until asked to stop. Raises WorkerBusy."""
-        with self._locked() as lock:
+        with hold_lock(settings.VAR_DIR / "locks" / f"{self.environment}.lock"):
             register_worker(name=self.name, environment=self.environment, host=socket.gethostname())
-            cluster = Cluster(self.environment, lock)
+            cluster = Cluster(self.environment)
             try:
                 self._start(cluster)
                 while not self._stopping.wait(WATCH_SECONDS):
@@ -148,33 +131,6 @@ class Supervisor:
                 cluster.stop()
             self._forget_leases()
             remove_worker(name=self.name)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[FileLock]:
-        folder = settings.VAR_DIR / "locks"
-        own, inherited = (FileLock(folder / f"{role}-{self.environment}.lock") for role in ("worker", "cluster"))
-        with contextlib.ExitStack() as stack:
-            stack.callback(own.release)
-            stack.callback(inherited.release)
-            if not own.acquire():
-                raise WorkerBusy(
-                    f"Another worker serves {self.environment} on this host: process {own.read_holder()}. Stop it first."
-                )
-            own.write_holder(os.getpid())
-            self._take_over(inherited)
-            yield inherited
-
-    def _take_over(self, lock: FileLock) -> None:
-        """Take the clusters' lock, from what a killed worker left running if need be."""
-        deadline = time.monotonic() + GROUP_END_SECONDS
-        while not lock.acquire():
-            leftover = lock.read_holder()
-            if leftover is None or time.monotonic() > deadline:
-                raise WorkerBusy(
-                    f"Processes of an earlier worker of {self.environment} cannot be ended. End them by hand."
-                )
-            logger.warning("Ending what is left of process group %s.", leftover)
-            end_group(leftover)
 
     def _start(self, cluster: Cluster) -> None:
         shutil.rmtree(settings.WORK_DIR / self.environment, ignore_errors=True)

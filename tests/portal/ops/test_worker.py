@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.core.management import CommandError, call_command
 
 from portal.ops.models import Worker
+from portal.ops.supervisor import hold_lock
 from portal.runs.models import Run, Verdict
 from portal.runs.states import State
 from tests.conftest import Submit
@@ -54,7 +56,7 @@ class RunningWorker:
 
     def list_cluster(self) -> list[int]:
         """The processes that share the cluster's command line: first process, sentinel, and the sentinel's children."""
-        return [number for number in find_processes("manage.py cluster --lifeline") if self.owns(number)]
+        return [number for number in find_processes("manage.py cluster") if self.owns(number)]
 
     def owns(self, process: int) -> bool:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -112,10 +114,11 @@ def wait_for_end(run: Run) -> Run:
     return run
 
 
-def test_a_submission_gets_its_verdict(worker: RunningWorker, submit: Submit) -> None:
-    runs = [submit(source=f"# do: {order}\n") for order in ("accept", "reject", "accept")]
-    outcomes = [wait_for_end(run).verdict.outcome for run in runs]
-    assert outcomes == ["accepted", "rejected", "accepted"]
+def test_submissions_get_their_verdicts_and_a_poisonous_one_is_parked(worker: RunningWorker, submit: Submit) -> None:
+    runs = [wait_for_end(submit(source=f"# do: {order}\n")) for order in ("accept", "exit", "reject")]
+    assert [run.state for run in runs] == [State.FINISHED, State.CRASHED, State.FINISHED]
+    assert list(Verdict.objects.order_by("id").values_list("outcome", flat=True)) == ["accepted", "rejected"]
+    assert [run.attempts.count() for run in runs] == [1, 3, 1]
     assert Worker.objects.alive().get().environment_slug == "cpu-interpreter"
 
 
@@ -128,14 +131,13 @@ def test_a_submission_gets_its_verdict(worker: RunningWorker, submit: Submit) ->
         ("first",),
         ("supervisor",),
         ("supervisor", "first"),
-        ("worker", "sentinel"),
     ],
     ids="+".join,
 )
 def test_a_process_killed_in_the_middle_of_a_run_costs_no_verdict(
     worker: RunningWorker, submit: Submit, killed: tuple[str, ...]
 ) -> None:
-    run = submit(source="# do: slow 2\n")
+    run = submit(source="# do: slow 4\n")
     wait_for(lambda: Run.objects.filter(state=State.RUNNING).exists())
     worker.kill(*killed)
     if "supervisor" in killed:
@@ -180,16 +182,18 @@ def test_stopping_gives_the_run_back_and_leaves_nothing(
     assert not Worker.objects.exists()
 
 
-def test_a_second_worker_is_refused(worker: RunningWorker) -> None:
-    second = RunningWorker.__new__(RunningWorker)
-    second.folder = worker.folder
-    second.start()
-    assert second.process.wait(20) == 1
-    assert f"Another worker serves cpu-interpreter on this host: process {worker.process.pid}" in worker.read_log()
+def test_a_second_worker_is_refused(tmp_path: Path, catalog: None) -> None:
+    with hold_lock(tmp_path / "locks" / "cpu-interpreter.lock"):
+        second = RunningWorker(tmp_path)
+        assert second.process.wait(30) == 1
+    assert f"Another worker serves cpu-interpreter on this host: process {os.getpid()}." in second.read_log()
 
 
-def test_a_run_that_kills_every_verifier_is_parked(worker: RunningWorker, submit: Submit) -> None:
-    poison, good = submit(source="# do: exit\n"), submit(source="# do: accept\n")
-    assert wait_for_end(poison).state == State.CRASHED
-    assert wait_for_end(good).state == State.FINISHED
-    assert poison.attempts.count() == 3
+def test_an_unknown_environment_is_refused(catalog: None) -> None:
+    with pytest.raises(CommandError, match="Known: l40s, cpu-interpreter, h200"):
+        call_command("worker", environment="moon")
+
+
+def test_a_worker_needs_the_catalogue() -> None:
+    with pytest.raises(CommandError, match="run load_tasks first"):
+        call_command("worker")

@@ -145,5 +145,5 @@ class RunLife(RuleBasedStateMachine):
 
 def test_a_run_keeps_its_promises_whatever_happens(submit: Submit) -> None:
     RunLife.submit = submit
-    options = settings(max_examples=40, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
+    options = settings(max_examples=30, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(RunLife, settings=options)

@@ -2,17 +2,23 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-from argparse import ArgumentParser
 from typing import Any
 
 from django_q.management.commands.qcluster import Command as QClusterCommand
 
+from portal.ops.processes import follow_parent
 
-def end_with(lifeline: int) -> None:
-    """Kill this process group as soon as the other end of the pipe `lifeline` closes."""
-    os.read(lifeline, 1)
-    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+def tie_descendants() -> None:
+    """Let every process forked from here, and from those, be killed when its parent dies."""
+    parent = os.getpid()
+
+    def tie() -> None:
+        nonlocal parent
+        follow_parent(parent, signal.SIGKILL)
+        parent = os.getpid()
+
+    os.register_at_fork(after_in_child=tie)
 
 
 class Command(QClusterCommand):  # type: ignore[misc]  # django-q2 ships no types
@@ -20,10 +26,7 @@ class Command(QClusterCommand):  # type: ignore[misc]  # django-q2 ships no type
     # The worker has checked already.
     requires_system_checks = ()
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        super().add_arguments(parser)
-        parser.add_argument("--lifeline", type=int, required=True, help="a pipe that closes when the worker ends")
-
-    def handle(self, *args: Any, lifeline: int, **options: Any) -> None:
-        threading.Thread(target=end_with, args=(lifeline,), daemon=True).start()
+    def handle(self, *args: Any, **options: Any) -> None:
+        # django-q2 itself leaves its other processes at work when one of them is killed.
+        tie_descendants()
         super().handle(*args, **options)
