@@ -33,7 +33,7 @@ class Tiling(NamedTuple):
     value_stages: int
 
 
-LARGE = Tiling(128, 16, 8, 3, 128, 128, 16, 8, 3)
+LARGE = Tiling(128, 16, 8, 3, 64, 128, 32, 4, 3)
 SMALL = Tiling(32, 32, 4, 2, 32, 64, 32, 4, 2)
 
 
