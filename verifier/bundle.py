@@ -23,19 +23,25 @@ class BundleError(ValueError):
 def check_bytes(data: bytes) -> str:
     """Return the text of a submission. Raises BundleError."""
     if not data.strip():
-        raise BundleError(FailureCode.ART_MISSING_FILE, "The file is empty. Submit one Python file that defines ModelNew.")
+        raise BundleError(
+            FailureCode.ART_MISSING_FILE, "The file is empty. Submit one Python file that defines ModelNew."
+        )
     if len(data) > MAXIMUM_BYTES:
         raise BundleError(
             FailureCode.ART_BAD_BUNDLE,
             f"The file has {len(data):,} bytes; at most {MAXIMUM_BYTES:,} (256 KiB) are allowed. Remove data and generated code.",
         )
     if b"\x00" in data:
-        raise BundleError(FailureCode.ART_BAD_BUNDLE, "The file holds NUL bytes, so it is not Python source. Submit the .py file itself.")
+        raise BundleError(
+            FailureCode.ART_BAD_BUNDLE,
+            "The file holds NUL bytes, so it is not Python source. Submit the .py file itself.",
+        )
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BundleError(
-            FailureCode.ART_BAD_BUNDLE, f"The file is not UTF-8 (byte {error.start}: {error.reason}). Save it as UTF-8 and submit it again."
+            FailureCode.ART_BAD_BUNDLE,
+            f"The file is not UTF-8 (byte {error.start}: {error.reason}). Save it as UTF-8 and submit it again.",
         ) from error
 
 
@@ -46,7 +52,10 @@ def read_file(path: Path) -> bytes:
     except FileNotFoundError as error:
         raise BundleError(FailureCode.ART_MISSING_FILE, f"There is no file {path}.") from error
     except OSError as error:
-        raise BundleError(FailureCode.ART_BAD_BUNDLE, f"{path} cannot be read as a regular file: {error.strerror}. Symbolic links are refused.") from error
+        raise BundleError(
+            FailureCode.ART_BAD_BUNDLE,
+            f"{path} cannot be read as a regular file: {error.strerror}. Symbolic links are refused.",
+        ) from error
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise BundleError(FailureCode.ART_BAD_BUNDLE, f"{path} is not a regular file.")

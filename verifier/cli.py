@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
 
@@ -39,7 +40,16 @@ class ProgressKind(StrEnum):
 def fail(code: Exit, message: str, fix: str = "", *, as_json: bool = False) -> typer.Exit:
     """Report an error with its way out and return the exception that ends the command."""
     if as_json:
-        print(json.dumps({"schema": "kernelquest.error/1", "ok": False, "exit": code, "error": {"message": message[:2048], "fix": fix}}))
+        print(
+            json.dumps(
+                {
+                    "schema": "kernelquest.error/1",
+                    "ok": False,
+                    "exit": code,
+                    "error": {"message": message[:2048], "fix": fix},
+                }
+            )
+        )
     else:
         err.print(f"[bold red]error[/] {escape(message)}")
         if fix:
@@ -145,7 +155,9 @@ def find_environment(slug: str, *, as_json: bool) -> EnvironmentSpecification:
     try:
         specification = load_environment(slug)
     except KeyError:
-        raise fail(Exit.USAGE, f"there is no environment {slug!r}", "see tasks/environments/", as_json=as_json) from None
+        raise fail(
+            Exit.USAGE, f"there is no environment {slug!r}", "see tasks/environments/", as_json=as_json
+        ) from None
     if specification.timed:
         message = f"environment {slug} needs its GPU, and this version verifies in cpu-interpreter only"
         raise fail(Exit.USAGE, message, "use --environment cpu-interpreter", as_json=as_json)
@@ -160,7 +172,11 @@ def doctor(as_json: JsonOption = False) -> None:
     findings = examine()
     healthy = all(finding.ok for finding in findings)
     if as_json:
-        report = {"schema": "kernelquest.doctor/1", "ok": healthy, "findings": [finding.to_dict() for finding in findings]}
+        report = {
+            "schema": "kernelquest.doctor/1",
+            "ok": healthy,
+            "findings": [finding.to_dict() for finding in findings],
+        }
         print(json.dumps(report))
     else:
         for finding in findings:
@@ -214,7 +230,11 @@ def lint(as_json: JsonOption = False) -> None:
     raise typer.Exit(Exit.OK if not complaints else Exit.USAGE)
 
 
-SCHEMAS = {"verdict": Verdict, "task": TaskSpecification, "environment": EnvironmentSpecification}
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "verdict": Verdict,
+    "task": TaskSpecification,
+    "environment": EnvironmentSpecification,
+}
 
 
 @app.command()

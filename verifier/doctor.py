@@ -12,28 +12,31 @@ from dataclasses import asdict, dataclass
 
 from verifier import sandbox
 from verifier.environment import load_environment
-from verifier.task import find_tasks_root, load_tasks
+from verifier.task import TaskError, find_tasks_root, load_tasks
 
 MINIMUM_FREE_BYTES = 2 << 30
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. `fix` is empty when it is well."""
+    """One thing that was looked at. `fix` says what to do, and is empty when all is well."""
 
     name: str
-    ok: bool
     found: str
     fix: str = ""
 
+    @property
+    def ok(self) -> bool:
+        return not self.fix
+
     def to_dict(self) -> dict[str, object]:
-        return asdict(self)
+        return {**asdict(self), "ok": self.ok}
 
 
 def check_python() -> Finding:
-    found = platform.python_version()
-    ok = (3, 11) <= sys.version_info[:2] <= (3, 12)
-    return Finding("python", ok, found, "" if ok else "the pinned Triton 3.1.0 has builds for Python 3.11 and 3.12 only")
+    supported = (3, 11) <= sys.version_info[:2] <= (3, 12)
+    fix = "" if supported else "use Python 3.11 or 3.12: the pinned Triton 3.1.0 has builds for no other"
+    return Finding("python", platform.python_version(), fix)
 
 
 def check_versions() -> Finding:
@@ -42,31 +45,32 @@ def check_versions() -> Finding:
     try:
         found = {name: importlib.metadata.version(name) for name in ("torch", "triton")}
     except importlib.metadata.PackageNotFoundError as error:
-        return Finding("packages", False, "missing", f"install the package {error.name}: the extra 'verifier' of this project holds it")
-    ok = found["torch"].split("+")[0] == pins.torch and found["triton"] == pins.triton
-    text = f"torch {found['torch']}, triton {found['triton']}"
-    return Finding("packages", ok, text, "" if ok else f"this environment needs torch {pins.torch} and triton {pins.triton}")
+        return Finding("packages", "missing", f"install {error.name}: this project's extra 'verifier' holds it")
+    pinned = found["torch"].split("+")[0] == pins.torch and found["triton"] == pins.triton
+    fix = "" if pinned else f"this environment needs torch {pins.torch} and triton {pins.triton}"
+    return Finding("packages", f"torch {found['torch']}, triton {found['triton']}", fix)
 
 
 def check_sandbox() -> Finding:
     try:
-        return Finding("sandbox", True, f"{sandbox.find_bubblewrap()} ({sandbox.probe()})")
+        return Finding("sandbox", f"{sandbox.find_bubblewrap()} ({sandbox.probe()})")
     except sandbox.SandboxUnavailable as error:
-        return Finding("sandbox", False, "unavailable", str(error))
+        return Finding("sandbox", "unavailable", str(error))
 
 
 def check_space() -> Finding:
-    free = shutil.disk_usage(tempfile.gettempdir()).free
-    ok = free >= MINIMUM_FREE_BYTES
-    return Finding("disk", ok, f"{free / 2**30:.1f} GiB free in {tempfile.gettempdir()}", "" if ok else "free at least 2 GiB, or set TMPDIR to a larger disk")
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    fix = "" if free >= MINIMUM_FREE_BYTES else "free at least 2 GiB, or set TMPDIR to a larger disk"
+    return Finding("disk", f"{free / 2**30:.1f} GiB free in {folder}", fix)
 
 
 def check_tasks() -> Finding:
     try:
         tasks = load_tasks()
-    except ValueError as error:
-        return Finding("tasks", False, "malformed", str(error))
-    return Finding("tasks", bool(tasks), f"{len(tasks)} tasks", "" if tasks else f"no tasks in {find_tasks_root()}; set KQ_TASKS")
+    except TaskError as error:
+        return Finding("tasks", "malformed", str(error))
+    return Finding("tasks", f"{len(tasks)} tasks", "" if tasks else f"no tasks in {find_tasks_root()}; set KQ_TASKS")
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (check_python, check_versions, check_sandbox, check_space, check_tasks)

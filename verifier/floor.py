@@ -35,7 +35,11 @@ def compute_floor(task: TaskSpecification, device: Device, dims: Mapping[str, in
     if floor.bytes_read is None or floor.bytes_written is None or floor.operations is None:
         return None
     read, written = evaluate_expression(floor.bytes_read, dims), evaluate_expression(floor.bytes_written, dims)
-    moved = read + max(0, written - device.l2_bytes) if task.timing_mode == "cold" else max(0, read + written - device.l2_bytes)
+    moved = (
+        read + max(0, written - device.l2_bytes)
+        if task.timing_mode == "cold"
+        else max(0, read + written - device.l2_bytes)
+    )
     by_bytes = moved / (device.memory_gigabytes_per_second * 1e9) * 1e3
     teraflops = device.fp16_teraflops if floor.pipe == "fp16" else device.fp32_teraflops
     by_operations = evaluate_expression(floor.operations, dims) / (teraflops * 1e12) * 1e3

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import os
 import platform
 import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from verifier import __version__, sandbox
+from verifier.boxes import Boxes
 from verifier.bundle import BundleError, check_bytes
 from verifier.environment import EnvironmentSpecification
-from verifier.gates.correctness import CorrectnessGate
-from verifier.gates.intake import IntakeGate
+from verifier.faults import InfrastructureFault
 from verifier.gates.performance import report_not_timed
-from verifier.gates.policy import PolicyGate
-from verifier.gates.structural import StructuralGate
-from verifier.modules import load_task_modules
 from verifier.reward import compute_reward
-from verifier.session import InfrastructureFault, Session
 from verifier.task import Task
-from verifier.trial import Progress, Reference, Trial
 from verifier.verdict import (
     MESSAGE_CAP,
     OUTPUT_CAP,
@@ -40,19 +34,7 @@ from verifier.verdict import (
     rank_failures,
 )
 
-
-class GateProtocol(Protocol):
-    """What every gate is."""
-
-    gate: Gate
-
-    def run(self, trial: Trial) -> list[Check]:
-        """Make the gate's checks."""
-        ...
-
-
-# Correctness comes before structure here, so that the structural record covers every graded call.
-ORDER: tuple[Callable[[], GateProtocol], ...] = (IntakeGate, CorrectnessGate, StructuralGate, PolicyGate)
+Progress = Callable[[dict[str, Any]], None]
 
 
 def list_versions() -> dict[str, str]:
@@ -68,7 +50,9 @@ def ignore(event: dict[str, Any]) -> None:
 class Verification:
     """One run through the gates."""
 
-    def __init__(self, task: Task, data: bytes, environment: EnvironmentSpecification, progress: Progress = ignore) -> None:
+    def __init__(
+        self, task: Task, data: bytes, environment: EnvironmentSpecification, progress: Progress = ignore
+    ) -> None:
         self.task, self.data, self.environment = task, data, environment
         self.started_at, self.started = datetime.now(UTC), time.monotonic()
         self.results: dict[Gate, GateResult] = {}
@@ -101,69 +85,43 @@ class Verification:
 
     def refuse(self, error: BundleError) -> None:
         """Record a submission that is no usable file."""
-        checks = [Check(name="bundle", label="one UTF-8 text file of at most 256 KiB", passed=False, observed=error.message, code=error.code)]
+        checks = [
+            Check(
+                name="bundle",
+                label="one UTF-8 text file of at most 256 KiB",
+                passed=False,
+                observed=error.message,
+                code=error.code,
+            )
+        ]
         self.finish_gate(Gate.INTAKE, checks, 0.0)
         self.error = error.message
 
     def run_gates(self) -> None:
-        modules = load_task_modules(self.task)
         with tempfile.TemporaryDirectory(prefix="kq-") as folder:
             solution = Path(folder) / "solution.py"
             solution.write_bytes(self.data)
             # The boxed process runs as another user and must be able to read its one file.
-            os.chmod(folder, 0o711)
+            Path(folder).chmod(0o711)
             solution.chmod(0o644)
-            reference = Reference(self.task)
-            try:
-                with Session(solution, self.environment) as session:
-                    session.wait_until_ready()
-                    trial = Trial(self.task, self.environment, modules, session, reference, self.progress)
-                    try:
-                        self.judge(trial)
-                    finally:
-                        self.collect(trial)
-            finally:
-                reference.close()
+            with Boxes(solution, self.environment) as boxes:
+                # PyTorch is imported only now, while the boxes start.
+                from verifier.conduct import conduct  # noqa: PLC0415
 
-    def judge(self, trial: Trial) -> None:
-        """Run the gates in order; without an accepted first call nothing further can be judged."""
-        for make in ORDER:
-            gate = make()
-            self.progress({"event": "gate", "gate": gate.gate, "state": "started"})
-            started = time.monotonic()
-            checks = gate.run(trial)
-            self.finish_gate(gate.gate, checks, time.monotonic() - started)
-            if gate.gate is Gate.INTAKE and trial.nominal is None:
-                self.name_foreign(trial)
-                break
-
-    def name_foreign(self, trial: Trial) -> None:
-        """A load that failed because another GPU backend is absent is a policy matter first."""
-        events = trial.session.end_record().events if trial.session.device_process.child.poll() is None else {}
-        if any(event.startswith("foreign") for event in events):
-            self.extra.append(FailureCode.BACKEND_FOREIGN)
+                conduct(self, boxes)
 
     def finish_gate(self, gate: Gate, checks: list[Check], seconds: float) -> None:
         status = GateStatus.FAILED if any(item.passed is False for item in checks) else GateStatus.PASSED
         self.results[gate] = GateResult(gate=gate, status=status, checks=checks, seconds=round(seconds, 3))
         self.progress({"event": "gate", "gate": gate, "state": status})
 
-    def collect(self, trial: Trial) -> None:
-        """Keep the evidence, whatever happened."""
-        self.evidence = trial.evidence.model_copy(update={"distributions": trial.distributions})
-        events = sorted({event for record in trial.records for event in record.events})
-        self.evidence = self.evidence.model_copy(update={"events": events})
-        if trial.faults:
-            self.error, self.traceback = trial.faults[0].message, trial.faults[0].traceback
-        uninterpretable = [text for record in trial.records for text in record.uninterpretable]
-        if any("NotInterpretable" in fault.message for fault in trial.faults) or uninterpretable:
-            self.extra.append(FailureCode.INFRA_EVIDENCE_LOST)
-            self.error = "This environment cannot interpret the kernel; it needs a GPU. " + (uninterpretable or [self.error])[0]
-        self.output = trial.session.output()
-
     def conclude(self) -> Verdict:
         """Write the verdict from what the gates found."""
-        gates = [self.results.get(gate) or GateResult(gate=gate, status=GateStatus.SKIPPED) for gate in Gate if gate is not Gate.PERFORMANCE]
+        gates = [
+            self.results.get(gate) or GateResult(gate=gate, status=GateStatus.SKIPPED)
+            for gate in Gate
+            if gate is not Gate.PERFORMANCE
+        ]
         skipped = self.results.get(Gate.INTAKE) is None or any(item.status is GateStatus.SKIPPED for item in gates)
         gates.append(GateResult(gate=Gate.PERFORMANCE, status=GateStatus.SKIPPED) if skipped else report_not_timed())
         codes = [item.code for result in gates for item in result.checks if item.code is not None] + self.extra
@@ -172,7 +130,13 @@ class Verification:
             failures.sort(key=lambda code: code is not FailureCode.BACKEND_FOREIGN)
         if failures and failures[0].is_infrastructure and any(code.startswith("PREC_") for code in failures):
             failures = [code for code in failures if not code.is_infrastructure]
-        outcome = Outcome.ACCEPTED if not failures else Outcome.INFRASTRUCTURE if failures[0].is_infrastructure else Outcome.REJECTED
+        outcome = (
+            Outcome.ACCEPTED
+            if not failures
+            else Outcome.INFRASTRUCTURE
+            if failures[0].is_infrastructure
+            else Outcome.REJECTED
+        )
         self.progress({"event": "verdict", "outcome": outcome, "failure": failures[0] if failures else None})
         return Verdict(
             task=self.task.id,
@@ -186,7 +150,11 @@ class Verification:
             failures=failures,
             gates=gates,
             evidence=self.evidence.model_copy(
-                update={"error": self.error[:MESSAGE_CAP], "traceback": self.traceback[:OUTPUT_CAP], "output_tail": self.output[:OUTPUT_CAP]}
+                update={
+                    "error": self.error[:MESSAGE_CAP],
+                    "traceback": self.traceback[:OUTPUT_CAP],
+                    "output_tail": self.output[:OUTPUT_CAP],
+                }
             ),
             reward=compute_reward(failures, None, None),
         )

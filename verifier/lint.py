@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from verifier.environment import list_environments
 from verifier.modules import TaskModules, load_task_modules
+from verifier.oracle import compare_all
 from verifier.task import Task, TaskError, find_tasks_root, list_task_folders, load_task_folder
 
 # An honest fp32 computation must sit well inside the budget that a submission gets.
@@ -39,13 +42,13 @@ def lint_tasks(root: Path | None = None) -> tuple[list[Task], list[Complaint]]:
     for folder in list_task_folders(root):
         try:
             task = load_task_folder(folder)
-            if task.id in seen:
-                raise TaskError(folder / "task.toml", "id", f"{task.id} is also the id of {seen[task.id]}")
-            seen[task.id] = folder
             found = lint_task(task)
         except TaskError as error:
             complaints.append(complain(error.path, error.key, error.reason))
             continue
+        if task.id in seen:
+            found.append(complain(folder / "task.toml", "id", f"{task.id} is also the id of {seen[task.id]}"))
+        seen[task.id] = folder
         complaints += found
         if not found:
             tasks.append(task)
@@ -66,28 +69,24 @@ def lint_task(task: Task) -> list[Complaint]:
 def lint_source(task: Task) -> list[Complaint]:
     """Check texts that must agree with the specification."""
     certified = task.path / "certified.py"
-    complaints = []
     text = certified.read_text(encoding="utf-8")
-    for needed in ("class ModelNew", "triton.jit"):
-        if needed not in text:
-            complaints.append(complain(certified, "", f"does not contain {needed!r}"))
+    needed = ("class ModelNew", "triton.jit")
+    complaints = [complain(certified, "", f"does not contain {name!r}") for name in needed if name not in text]
     hidden = [item.name for item in task.specification.distributions if not item.visible]
-    for name in hidden:
-        for file in ("instruction.md", "reference.py"):
-            if name in (task.path / file).read_text(encoding="utf-8"):
-                complaints.append(complain(task.path / file, "", f"names the hidden distribution {name!r}"))
+    for file in ("instruction.md", "reference.py"):
+        shown = (task.path / file).read_text(encoding="utf-8")
+        leaked = [name for name in hidden if name in shown]
+        complaints += [complain(task.path / file, "", f"names the hidden distribution {name!r}") for name in leaked]
     return complaints
 
 
 def lint_distribution(task: Task, modules: TaskModules, name: str) -> list[Complaint]:
     """Check one generator, the oracle and the eager reference on it."""
-    import torch
-
-    from verifier.oracle import compare_all
-
     dims = task.specification.dims.small
     hidden = task.path / "hidden.py"
-    first, again, other = (modules.generate(name, dims, torch.Generator().manual_seed(seed)) for seed in (SEED, SEED, SEED + 1))
+    first, again, other = (
+        modules.generate(name, dims, torch.Generator().manual_seed(seed)) for seed in (SEED, SEED, SEED + 1)
+    )
     if any(not torch.equal(first[key], again[key]) for key in first):
         return [complain(hidden, name, "the same seed gives different inputs")]
     if all(torch.equal(first[key], other[key]) for key in first):
@@ -98,7 +97,9 @@ def lint_distribution(task: Task, modules: TaskModules, name: str) -> list[Compl
     expected_state = {item.name: (item.resolve_shape(dims), item.dtype) for item in task.specification.parameters}
     found_state = {key: (tuple(value.shape), str(value.dtype).removeprefix("torch.")) for key, value in state.items()}
     if expected_state != found_state:
-        return [complain(task.path / "reference.py", "Model", f"has state {found_state}, task.toml says {expected_state}")]
+        return [
+            complain(task.path / "reference.py", "Model", f"has state {found_state}, task.toml says {expected_state}")
+        ]
     with torch.no_grad():
         result = model(*first.values())
     outputs = list(result) if isinstance(result, tuple | list) else [result]
@@ -109,5 +110,11 @@ def lint_distribution(task: Task, modules: TaskModules, name: str) -> list[Compl
         return [complain(task.path / "reference.py", "Model", f"returns {found}, task.toml says {expected}")]
     ratio = compare_all(outputs, oracle, task.specification.tolerance).budget_ratio
     if not ratio <= REFERENCE_SHARE:
-        return [complain(task.path / "task.toml", "tolerance", f"the reference itself takes {ratio:.3g} of the budget on {name}; at most {REFERENCE_SHARE:.2f}")]
+        return [
+            complain(
+                task.path / "task.toml",
+                "tolerance",
+                f"the reference itself takes {ratio:.3g} of the budget on {name}; at most {REFERENCE_SHARE:.2f}",
+            )
+        ]
     return []

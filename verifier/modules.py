@@ -20,7 +20,8 @@ NEEDED = {"reference.py": ("Model", "get_init_inputs", "generate"), "hidden.py":
 def load_module(path: Path) -> ModuleType:
     """Return a task's file as a module. Raises TaskError when it does not load or lacks a name."""
     spec = importlib.util.spec_from_file_location(f"task_{path.parent.name.replace('-', '_')}_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -40,7 +41,9 @@ class TaskModules:
     reference: ModuleType
     hidden: ModuleType
 
-    def generate(self, distribution: str, dims: Mapping[str, int], generator: torch.Generator) -> dict[str, torch.Tensor]:
+    def generate(
+        self, distribution: str, dims: Mapping[str, int], generator: torch.Generator
+    ) -> dict[str, torch.Tensor]:
         """Return one seeded input set, by input name, checked against the specification. Raises TaskError."""
         visible = {item.name for item in self.task.specification.visible_distributions}
         source = self.reference if distribution in visible else self.hidden

@@ -38,7 +38,11 @@ def compare(output: torch.Tensor, oracle: torch.Tensor, tolerance: Tolerance) ->
     same_kind &= finite | torch.isnan(expected) | (measured == expected)
     error = torch.where(finite & torch.isfinite(measured), (measured - expected).abs(), torch.zeros_like(expected))
     budget = tolerance.atol + tolerance.rtol * torch.where(finite, expected, torch.zeros_like(expected)).abs()
-    ratio = torch.where(error > 0, error / budget, torch.zeros_like(error)) if tolerance.rule == "allclose" else torch.where(error > 0, math.inf, 0.0)
+    ratio = (
+        torch.where(error > 0, error / budget, torch.zeros_like(error))
+        if tolerance.rule == "allclose"
+        else torch.where(error > 0, math.inf, 0.0)
+    )
     ratio = torch.where(same_kind, ratio, torch.full_like(error, math.inf))
     wrong = ~(ratio <= 1.0)
     if not ratio.numel():
@@ -75,6 +79,8 @@ def compare_all(outputs: list[torch.Tensor], oracle: tuple[torch.Tensor, ...], t
 def has_same_bits(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
     """Return whether two lists of outputs hold the same bytes."""
     return len(left) == len(right) and all(
-        a.shape == b.shape and a.dtype == b.dtype and torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
+        a.shape == b.shape
+        and a.dtype == b.dtype
+        and torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
         for a, b in zip(left, right, strict=True)
     )

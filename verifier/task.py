@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 TASK_SCHEMA = "kernelquest.task/1"
+MINIMUM_INSTRUCTION_WORDS = 50
 REQUIRED_FILES = ("task.toml", "instruction.md", "reference.py", "hidden.py", "certified.py")
 
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
@@ -268,8 +269,9 @@ def load_task_folder(folder: Path) -> Task:
     if folder.parent.name != specification.level.lower():
         raise TaskError(path, "level", f"is {specification.level} but the folder lies in {folder.parent.name}/")
     instruction = (folder / "instruction.md").read_text(encoding="utf-8")
-    if len(instruction.split()) < 50:
-        raise TaskError(folder / "instruction.md", "", "has fewer than 50 words; say the workload, shapes, contract and what is not allowed")
+    if len(instruction.split()) < MINIMUM_INSTRUCTION_WORDS:
+        reason = f"has fewer than {MINIMUM_INSTRUCTION_WORDS} words; say the workload, shapes, contract and what is not allowed"
+        raise TaskError(folder / "instruction.md", "", reason)
     return Task(path=folder, specification=specification, instruction=instruction)
 
 

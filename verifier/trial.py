@@ -7,26 +7,27 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
 from verifier.candidate.channel import Channel, Message
 from verifier.candidate.transfer import pack_tensors, unpack_tensors
+from verifier.compiler import Compiler
 from verifier.environment import EnvironmentSpecification
-from verifier.modules import TaskModules
+from verifier.faults import CandidateFault, InfrastructureFault
 from verifier.interpreter.poison import has_poison
+from verifier.modules import TaskModules
 from verifier.oracle import Comparison, compare_all, has_same_bits
-from verifier.session import CallRecord, CallResult, CandidateFault, DeviceInput, InfrastructureFault, Session
+from verifier.session import CallRecord, CallResult, DeviceInput, Session
 from verifier.task import Task, TensorSpecification
 from verifier.verdict import Check, DistributionRecord, Evidence, FailureCode, Figure
 
 REFERENCE_SECONDS = 120.0
+DETAIL_CAP = 500
 
 Tensors = dict[str, torch.Tensor]
-Progress = Callable[[dict[str, Any]], None]
 
 
 class Reference:
@@ -92,7 +93,7 @@ class Trial:
     modules: TaskModules
     session: Session
     reference: Reference
-    progress: Progress
+    compiler: Compiler
     state: Tensors = field(default_factory=dict)
     state_inputs: list[DeviceInput] = field(default_factory=list)
     nominal: Sample | None = None
@@ -130,7 +131,9 @@ class Trial:
         oracle = self.modules.compute_oracle(inputs, self.state, self.dims)
         return Sample(sample.distribution, sample.visible, inputs, sample.placed, oracle)
 
-    def call(self, sample: Sample, *, instance: int = 0, ablate: list[str] | None = None, first: bool = False) -> CallResult:
+    def call(
+        self, sample: Sample, *, instance: int = 0, ablate: list[str] | None = None, first: bool = False
+    ) -> CallResult:
         """Run one call on a sample and compare it, unless it is ablated. Raises CandidateFault."""
         result = self.session.call(instance, sample.placed, ablate=ablate, first=first)
         if ablate is None:
@@ -145,7 +148,10 @@ class Trial:
         expected = [(list(item.resolve_shape(self.dims)), item.dtype) for item in self.output_specifications]
         found = [(described["shape"], described["dtype"]) for described in result.described]
         if found != expected or result.many != (len(expected) > 1):
-            raise CandidateFault(FailureCode.CORR_SHAPE_DTYPE, f"forward returned {describe(found, many=result.many)}, expected {describe(expected, many=len(expected) > 1)}")
+            raise CandidateFault(
+                FailureCode.CORR_SHAPE_DTYPE,
+                f"forward returned {describe(found, many=result.many)}, expected {describe(expected, many=len(expected) > 1)}",
+            )
 
     def explain_wrong(self, sample: Sample, otherwise: FailureCode) -> FailureCode:
         """Return the code of a wrong output: what it repeats, what it left unwritten, or `otherwise`."""
@@ -167,7 +173,7 @@ class Trial:
         self.answered.append(sample)
 
 
-def describe(tensors: list[tuple[list[int], str]], *, many: bool) -> str:
+def describe(tensors: Sequence[tuple[list[int], str]], *, many: bool) -> str:
     """Return shapes and dtypes as text."""
     texts = [f"{dtype}{shape}" for shape, dtype in tensors[:8]]
     return f"({', '.join(texts)})" if many else ", ".join(texts)
@@ -177,6 +183,25 @@ def same_tensors(left: Tensors, right: Tensors) -> bool:
     return has_same_bits(list(left.values()), list(right.values()))
 
 
-def check(name: str, label: str, passed: bool | None, code: FailureCode | None = None, *, observed: Figure = None, allowed: Figure = None, unit: str = "", detail: str = "") -> Check:  # noqa: FBT001, PLR0913 - one line a check is what the gates need
+def check(  # noqa: PLR0913 - the figures of one check, all named at the call
+    name: str,
+    label: str,
+    *,
+    passed: bool | None,
+    code: FailureCode | None = None,
+    observed: Figure = None,
+    allowed: Figure = None,
+    unit: str = "",
+    detail: str = "",
+) -> Check:
     """Return a check; its code is kept only when it failed."""
-    return Check(name=name, label=label, passed=passed, observed=observed, allowed=allowed, unit=unit, code=code if passed is False else None, detail=detail[:500])
+    return Check(
+        name=name,
+        label=label,
+        passed=passed,
+        observed=observed,
+        allowed=allowed,
+        unit=unit,
+        code=code if passed is False else None,
+        detail=detail[:DETAIL_CAP],
+    )

@@ -163,48 +163,92 @@ class Failure(NamedTuple):
 _M = FailureMode
 _C = FailureCode
 FAILURES: dict[FailureCode, Failure] = {
-    _C.ART_MISSING_FILE: Failure(_M.MISSING_FILE, "No submission file was found. Leave a solution.py at the expected path."),
-    _C.ART_BAD_BUNDLE: Failure(_M.MISSING_FILE, "The submission is not one regular UTF-8 text file of at most 256 KiB without NUL bytes."),
+    _C.ART_MISSING_FILE: Failure(
+        _M.MISSING_FILE, "No submission file was found. Leave a solution.py at the expected path."
+    ),
+    _C.ART_BAD_BUNDLE: Failure(
+        _M.MISSING_FILE, "The submission is not one regular UTF-8 text file of at most 256 KiB without NUL bytes."
+    ),
     _C.ART_SYNTAX: Failure(_M.UNLOADABLE, "The file is not valid Python."),
-    _C.ART_IMPORT_ERROR: Failure(_M.UNLOADABLE, "The file raised an exception, or ended its process, while it was imported."),
+    _C.ART_IMPORT_ERROR: Failure(
+        _M.UNLOADABLE, "The file raised an exception, or ended its process, while it was imported."
+    ),
     _C.ART_NO_ENTRYPOINT: Failure(_M.UNLOADABLE, "The file defines no class ModelNew that is a torch.nn.Module."),
     _C.ART_INIT_ERROR: Failure(_M.UNLOADABLE, "ModelNew could not be constructed with the reference's arguments."),
-    _C.ART_STATE_MISMATCH: Failure(_M.UNLOADABLE, "The parameters and buffers of ModelNew differ from the reference's in name, shape or dtype."),
+    _C.ART_STATE_MISMATCH: Failure(
+        _M.UNLOADABLE, "The parameters and buffers of ModelNew differ from the reference's in name, shape or dtype."
+    ),
     _C.ART_COMPILE_ERROR: Failure(_M.UNLOADABLE, "A Triton kernel did not compile."),
     _C.ART_COMPILE_TIMEOUT: Failure(_M.UNLOADABLE, "Compiling the kernels took longer than the compile budget."),
     _C.ART_RUNTIME_ERROR: Failure(_M.UNLOADABLE, "The forward call raised an exception or ended its process."),
     _C.ART_HANG: Failure(_M.UNLOADABLE, "A phase did not end within its time limit."),
     _C.ART_OOM: Failure(_M.UNLOADABLE, "The solution needed more memory than the limit."),
-    _C.TAMPER_HARNESS: Failure(_M.TIMING_SIDESTEP, "The solution spoke out of turn on the verifier's channels or interfered with the harness."),
-    _C.STALE_ALIAS_REPLAY: Failure(_M.STALE_OUTPUT, "New values at the same address gave the old result: the output was remembered, not computed."),
-    _C.STALE_STORAGE_REUSED: Failure(_M.STALE_OUTPUT, "A later call overwrote or returned the storage of an earlier result. Return fresh storage from every call."),
+    _C.TAMPER_HARNESS: Failure(
+        _M.TIMING_SIDESTEP, "The solution spoke out of turn on the verifier's channels or interfered with the harness."
+    ),
+    _C.STALE_ALIAS_REPLAY: Failure(
+        _M.STALE_OUTPUT, "New values at the same address gave the old result: the output was remembered, not computed."
+    ),
+    _C.STALE_STORAGE_REUSED: Failure(
+        _M.STALE_OUTPUT,
+        "A later call overwrote or returned the storage of an earlier result. Return fresh storage from every call.",
+    ),
     _C.STALE_CONSTANT: Failure(_M.STALE_OUTPUT, "The output does not follow the input."),
-    _C.STALE_UNWRITTEN: Failure(_M.STALE_OUTPUT, "Part of the output was never written: it shows the poison that fills fresh memory."),
-    _C.STALE_TIMED_OUTPUT: Failure(_M.STALE_OUTPUT, "An output of a timed call is wrong although the checks passed before."),
+    _C.STALE_UNWRITTEN: Failure(
+        _M.STALE_OUTPUT, "Part of the output was never written: it shows the poison that fills fresh memory."
+    ),
+    _C.STALE_TIMED_OUTPUT: Failure(
+        _M.STALE_OUTPUT, "An output of a timed call is wrong although the checks passed before."
+    ),
     _C.STRUCT_NO_TRITON: Failure(_M.NO_TRITON, "No @triton.jit kernel of this file ran in the graded call."),
-    _C.STRUCT_DECOY: Failure(_M.NO_TRITON, "The kernels that ran do not matter: replacing what they write leaves the result as it was."),
-    _C.STRUCT_LIBRARY_OFFLOAD: Failure(_M.NO_TRITON, "Library operators or the host did the work that the task asks of a Triton kernel."),
+    _C.STRUCT_DECOY: Failure(
+        _M.NO_TRITON, "The kernels that ran do not matter: replacing what they write leaves the result as it was."
+    ),
+    _C.STRUCT_LIBRARY_OFFLOAD: Failure(
+        _M.NO_TRITON, "Library operators or the host did the work that the task asks of a Triton kernel."
+    ),
     _C.STRUCT_COMPILE_FALLBACK: Failure(_M.NO_TRITON, "torch.compile or its generated kernels ran in the graded path."),
     _C.GRAPH_CAPTURE: Failure(_M.CUDA_GRAPH, "The solution captured or replayed a CUDA graph."),
-    _C.BACKEND_FOREIGN: Failure(_M.FOREIGN_BACKEND, "Work reached the GPU by something other than Triton and PyTorch's own operators."),
-    _C.PREC_TF32: Failure(_M.PRECISION_LOSS, "An executed kernel multiplies in TF32. On fp32 tasks use tl.dot(..., input_precision='ieee')."),
+    _C.BACKEND_FOREIGN: Failure(
+        _M.FOREIGN_BACKEND, "Work reached the GPU by something other than Triton and PyTorch's own operators."
+    ),
+    _C.PREC_TF32: Failure(
+        _M.PRECISION_LOSS,
+        "An executed kernel multiplies in TF32. On fp32 tasks use tl.dot(..., input_precision='ieee').",
+    ),
     _C.PREC_DOWNCAST: Failure(_M.PRECISION_LOSS, "Values were narrowed below the task's reference precision."),
     _C.PREC_EMULATION: Failure(_M.PRECISION_LOSS, "fp32 was emulated by several lower-precision tensor-core products."),
     _C.PREC_FLAG_OPTIN: Failure(_M.PRECISION_LOSS, "A global switch that permits reduced precision was turned on."),
     _C.CORR_HIDDEN_DIST: Failure(_M.HIDDEN_DISTRIBUTION, "The visible distribution passes and a hidden one does not."),
     _C.CORR_VALUE: Failure(_M.INCORRECT, "The output is further from the float64 oracle than the error budget allows."),
     _C.CORR_SHAPE_DTYPE: Failure(_M.INCORRECT, "The output's structure, shape or dtype is not the reference's."),
-    _C.CORR_NONFINITE: Failure(_M.INCORRECT, "NaN or infinity stands where the oracle has another value, or the reverse."),
+    _C.CORR_NONFINITE: Failure(
+        _M.INCORRECT, "NaN or infinity stands where the oracle has another value, or the reverse."
+    ),
     _C.CORR_INPUT_MUTATED: Failure(_M.INCORRECT, "The call changed its inputs or parameters."),
     _C.CORR_PARAM_IGNORED: Failure(_M.INCORRECT, "The output does not follow a parameter."),
-    _C.CORR_NONDETERMINISTIC: Failure(_M.INCORRECT, "The same input gave results that differ by more than the error budget."),
-    _C.TIMING_SIDESTEP: Failure(_M.TIMING_SIDESTEP, "The two clocks disagree, or work happened outside the timed window."),
-    _C.PERF_BELOW_FLOOR: Failure(_M.BELOW_FLOOR, "The measured time is shorter than the hardware needs to move the bytes or do the arithmetic."),
-    _C.PERF_SLOWER_THAN_BASELINE: Failure(_M.BELOW_TARGET, "Correct, and not faster than the faster of eager and compiled PyTorch."),
-    _C.PERF_BELOW_TARGET: Failure(_M.BELOW_TARGET, "Correct and faster than the baseline, but below the certified target."),
-    _C.INFRA_GPU_FAULT: Failure(_M.INFRASTRUCTURE, "The GPU or its host failed. The run is tried again and never counted against the submitter."),
+    _C.CORR_NONDETERMINISTIC: Failure(
+        _M.INCORRECT, "The same input gave results that differ by more than the error budget."
+    ),
+    _C.TIMING_SIDESTEP: Failure(
+        _M.TIMING_SIDESTEP, "The two clocks disagree, or work happened outside the timed window."
+    ),
+    _C.PERF_BELOW_FLOOR: Failure(
+        _M.BELOW_FLOOR, "The measured time is shorter than the hardware needs to move the bytes or do the arithmetic."
+    ),
+    _C.PERF_SLOWER_THAN_BASELINE: Failure(
+        _M.BELOW_TARGET, "Correct, and not faster than the faster of eager and compiled PyTorch."
+    ),
+    _C.PERF_BELOW_TARGET: Failure(
+        _M.BELOW_TARGET, "Correct and faster than the baseline, but below the certified target."
+    ),
+    _C.INFRA_GPU_FAULT: Failure(
+        _M.INFRASTRUCTURE, "The GPU or its host failed. The run is tried again and never counted against the submitter."
+    ),
     _C.INFRA_UNSTABLE_TIMING: Failure(_M.INFRASTRUCTURE, "Timing was too unsteady to decide. The run is tried again."),
-    _C.INFRA_EVIDENCE_LOST: Failure(_M.INFRASTRUCTURE, "Evidence that a gate needs was lost on our side. The run is tried again."),
+    _C.INFRA_EVIDENCE_LOST: Failure(
+        _M.INFRASTRUCTURE, "Evidence that a gate needs was lost on our side. The run is tried again."
+    ),
     _C.INFRA_WORKER_LOST: Failure(_M.INFRASTRUCTURE, "The worker failed before a verdict. The run is tried again."),
 }
 
@@ -270,7 +314,10 @@ class KernelRecord(Model):
     options: dict[str, int | str | bool]
     operations: int = Field(description="arithmetic operations plus elements loaded and stored")
     own: bool = Field(description="defined with @triton.jit in the submitted file")
-    ablation_share: float | None = Field(None, description="share of output elements that leave the error budget when what this kernel writes is replaced by noise")
+    ablation_share: float | None = Field(
+        None,
+        description="share of output elements that leave the error budget when what this kernel writes is replaced by noise",
+    )
 
 
 class LibraryRecord(Model):
@@ -305,7 +352,9 @@ class DistributionRecord(Model):
     visible: bool
     passed: bool
     largest_error: float | None
-    budget_ratio: float | None = Field(None, description="largest error over the error allowed at that element; at most 1 passes")
+    budget_ratio: float | None = Field(
+        None, description="largest error over the error allowed at that element; at most 1 passes"
+    )
     reference_ratio: float | None = Field(None, description="the same for the eager reference")
     wrong_elements: int = 0
     elements: int = 0

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import torch
+import torch.utils.cpp_extension as extension
 
 from verifier.candidate import tensors
 
@@ -74,7 +75,7 @@ class Stream:
     def query(self) -> bool:
         return True
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *args: object) -> None:
@@ -212,15 +213,13 @@ def install(name: str, capability: int, properties: dict[str, int]) -> None:
         setattr(cuda, key, value)
     cuda.graphs.CUDAGraph, cuda.graphs.graph = Graph, capture_graph
     cuda.graphs.make_graphed_callables = make_graphed_callables
-    torch.Tensor.pin_memory = lambda self, *args: self  # type: ignore[method-assign]
+    torch.Tensor.pin_memory = lambda self, *args: self
     torch.compile = compile_reported
-    torch._dynamo_optimize = compile_reported  # type: ignore[attr-defined]  # noqa: SLF001
-    sys.meta_path.insert(0, ForeignImports())  # type: ignore[arg-type]
+    torch._dynamo_optimize = compile_reported  # noqa: SLF001
+    sys.meta_path.insert(0, ForeignImports())
 
 
 def guard_extensions() -> None:
-    """Make torch's C++ extension loader report and refuse, once it is imported."""
-    import torch.utils.cpp_extension as extension
-
+    """Make torch's C++ extension loader report and refuse."""
     for name in ("load", "load_inline"):
         setattr(extension, name, refuse("foreign cpp_extension", f"torch.utils.cpp_extension.{name}"))

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import CompiledKernel
+from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.driver import driver
 from triton.runtime.errors import OutOfResources
@@ -46,7 +47,19 @@ class Launcher:
         constants = {key if isinstance(key, str) else compiled.src.fn.arg_names[key] for key in compiled.src.constants}
         self.passed = [name not in constants for name in compiled.src.signature]
 
-    def __call__(self, x: int, y: int, z: int, stream: Any, function: Any, packed: Any, metadata: Any, enter: Any, leave: Any, *values: Any) -> None:
+    def __call__(  # noqa: PLR0913, PLR0917 - the signature of Triton's own launcher
+        self,
+        x: int,
+        y: int,
+        z: int,
+        stream: Any,
+        function: Any,
+        packed: Any,
+        metadata: Any,
+        enter: Any,
+        leave: Any,
+        *values: Any,
+    ) -> None:
         if min(x, y, z) < 1:
             return
         if callable(enter):
@@ -56,14 +69,20 @@ class Launcher:
             if not passed:
                 continue
             if isinstance(value, torch.Tensor) and not isinstance(value, tensors.DeviceTensor):
-                raise ValueError("Pointer argument cannot be accessed from Triton (cpu tensor?)")
+                raise ValueError("Pointer argument cannot be accessed from Triton (cpu tensor?)")  # noqa: TRY004 - as Triton does
             if hasattr(value, "data_ptr"):
                 arguments.append(value.data_ptr())
                 if value.dtype in NARROW:
                     narrow.add(str(value.dtype).removeprefix("torch."))
             else:
                 arguments.append(0 if value is None else value)
-        message = {"do": "launch", "kernel": self.kernel, "grid": [x, y, z], "arguments": arguments, "narrow": sorted(narrow)}
+        message = {
+            "do": "launch",
+            "kernel": self.kernel,
+            "grid": [x, y, z],
+            "arguments": arguments,
+            "narrow": sorted(narrow),
+        }
         tensors.client.ask(message)
         if callable(leave):
             leave(metadata)
@@ -115,17 +134,19 @@ def initialise_handles(self: CompiledKernel) -> None:
     limit = driver.active.utils.get_device_properties(0)["max_shared_mem"]
     if self.metadata.shared > limit:
         raise OutOfResources(self.metadata.shared, limit, "shared memory")
-    self.module, self.function, self.n_regs, self.n_spills = driver.active.utils.load_binary(self.name, self.kernel, self.metadata.shared, 0)
+    self.module, self.function, self.n_regs, self.n_spills = driver.active.utils.load_binary(
+        self.name, self.kernel, self.metadata.shared, 0
+    )
     self.run = Launcher(self)
 
 
 def choose_first_fitting(self: Autotuner, *args: Any, config: Any, **meta: Any) -> list[float]:
     """Replace Autotuner._bench: nothing is timed here, so the first configuration that fits is taken."""
-    from triton.compiler.errors import CompileTimeAssertionFailure
-
     conflicts = meta.keys() & config.kwargs.keys()
     if conflicts:
-        raise ValueError(f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define auto-tuned symbols.")
+        raise ValueError(
+            f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define auto-tuned symbols."
+        )
     if getattr(self, "chosen_for", None) is self.nargs:
         return [1.0, 1.0, 1.0]
     try:

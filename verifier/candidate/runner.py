@@ -42,7 +42,9 @@ def describe_error(error: BaseException) -> Message:
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
-    frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if "verifier/candidate" not in frame.filename]
+    frames = [
+        frame for frame in traceback.extract_tb(cause.__traceback__) if "verifier/candidate" not in frame.filename
+    ]
     text = "".join(traceback.format_list(frames) + traceback.format_exception_only(type(cause), cause))
     kinds = [kind.__name__ for kind in type(cause).__mro__]
     return {"error": kinds, "message": f"{cause}"[:MESSAGE_CAP], "traceback": text[-TRACEBACK_CAP:]}
@@ -61,7 +63,8 @@ class Runner:
     def load(self, message: Message) -> Message:
         """Import the submission and find ModelNew."""
         spec = importlib.util.spec_from_file_location("solution", self.solution)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules["solution"] = module
         spec.loader.exec_module(module)
@@ -75,7 +78,10 @@ class Runner:
         """Construct an instance, check its state against the reference's, and load the judge's values."""
         assert self.entry is not None
         model = self.entry(*message["arguments"])
-        found = {name: [list(value.shape), str(value.dtype).removeprefix("torch.")] for name, value in model.state_dict().items()}
+        found = {
+            name: [list(value.shape), str(value.dtype).removeprefix("torch.")]
+            for name, value in model.state_dict().items()
+        }
         wanted = {item["name"]: [item["shape"], item["dtype"]] for item in message["state"]}
         if found != wanted:
             raise WrongState(explain_difference(wanted, found))
@@ -83,7 +89,11 @@ class Runner:
         values = {item["name"]: tensors.DeviceTensor({**item["tensor"], "owned": False}) for item in message["state"]}
         model.load_state_dict(values, strict=True)
         self.models[message["instance"]] = model
-        state = {name: value.device_handle for name, value in model.state_dict().items() if isinstance(value, tensors.DeviceTensor)}
+        state = {
+            name: value.device_handle
+            for name, value in model.state_dict().items()
+            if isinstance(value, tensors.DeviceTensor)
+        }
         return {"state": state}
 
     def call(self, message: Message) -> Message:
@@ -116,8 +126,14 @@ class Runner:
 def explain_difference(wanted: Message, found: Message) -> str:
     """Return which parameters and buffers differ."""
     missing, extra = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
-    changed = [f"{name} is {found[name]}, expected {wanted[name]}" for name in sorted(wanted.keys() & found.keys()) if wanted[name] != found[name]]
-    parts = [f"missing: {', '.join(missing)}"] * bool(missing) + [f"unexpected: {', '.join(extra)}"] * bool(extra) + changed
+    changed = [
+        f"{name} is {found[name]}, expected {wanted[name]}"
+        for name in sorted(wanted.keys() & found.keys())
+        if wanted[name] != found[name]
+    ]
+    parts = (
+        [f"missing: {', '.join(missing)}"] * bool(missing) + [f"unexpected: {', '.join(extra)}"] * bool(extra) + changed
+    )
     return "; ".join(parts)
 
 

@@ -14,30 +14,50 @@ from verifier.candidate.channel import Channel, Message
 from verifier.candidate.transfer import DTYPES, from_bytes, to_bytes
 
 DEVICE = torch.device("cuda", 0)
-MATRIX_OPERATORS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "matmul", "linear", "einsum", "scaled_dot", "_scaled")
+MATRIX_OPERATORS = (
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "convolution",
+    "matmul",
+    "linear",
+    "einsum",
+    "scaled_dot",
+    "_scaled",
+)
 
 
 class DeviceError(RuntimeError):
     """The simulated GPU refused a request."""
 
 
+class KernelDidNotEnd(DeviceError):
+    """A kernel took more steps than one call may."""
+
+
+ERRORS: dict[str, type[Exception]] = {
+    "IndexError": IndexError,
+    "NotImplementedError": NotImplementedError,
+    "OutOfDeviceMemory": torch.OutOfMemoryError,
+    "OverBudget": KernelDidNotEnd,
+    "TypeError": TypeError,
+    "ValueError": ValueError,
+}
+
+
 def raise_device_error(answer: Message) -> None:
     """Raise what a real GPU's runtime would raise for a refused request."""
     kind, message = answer["error"], str(answer.get("message", ""))
-    match kind:
-        case "OutOfDeviceMemory":
-            raise torch.OutOfMemoryError(f"CUDA out of memory. {message}")
-        case "IllegalAccess":
-            raise DeviceError(f"CUDA error: an illegal memory access was encountered ({message})")
-        case "NotPermitted" | "RuntimeError":
-            raise DeviceError(message)
-        case "IndexError" | "ValueError" | "TypeError" | "NotImplementedError":
-            raise {"IndexError": IndexError, "ValueError": ValueError, "TypeError": TypeError, "NotImplementedError": NotImplementedError}[kind](message)
-    raise DeviceError(f"{kind}: {message}")
+    prefixes = {
+        "OutOfDeviceMemory": "CUDA out of memory. ",
+        "IllegalAccess": "CUDA error: an illegal memory access was encountered: ",
+    }
+    raise ERRORS.get(kind, DeviceError)(f"{prefixes.get(kind, '')}{message}")
 
 
 class Client:
-    """This process's line to the device. One request at a time, whichever thread asks."""
+    """The line of this process to the device. One request at a time, whichever thread asks."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
@@ -70,14 +90,14 @@ def connect(channel: Channel) -> None:
 class DeviceStorage:
     """What a storage of the device can tell: its address and size."""
 
-    def __init__(self, pointer: int, size: int) -> None:
-        self.pointer, self.size = pointer, size
+    def __init__(self, pointer: int, length: int) -> None:
+        self.pointer, self.length = pointer, length
 
     def data_ptr(self) -> int:
         return self.pointer
 
     def nbytes(self) -> int:
-        return self.size
+        return self.length
 
     size = nbytes
 
@@ -93,7 +113,7 @@ class DeviceTensor(torch.Tensor):
     device_storage: DeviceStorage
 
     @staticmethod
-    def __new__(cls, described: Message) -> DeviceTensor:
+    def __new__(cls: type[DeviceTensor], described: Message) -> DeviceTensor:  # noqa: PYI034 - torch makes the object
         tensor = torch.Tensor._make_wrapper_subclass(  # noqa: SLF001 - torch offers no public constructor for this
             cls,
             tuple(described["shape"]),
@@ -163,7 +183,9 @@ class Encoder:
             return {"tensor": value.device_handle}
         if isinstance(value, torch.Tensor):
             if value.dim():
-                raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!")
+                raise RuntimeError(
+                    "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+                )
             return self.encode(upload(value))
         if value is None or isinstance(value, bool | int | float | str):
             return value
@@ -215,6 +237,19 @@ def is_matrix_operator(name: str) -> bool:
     return name.removeprefix("aten::").startswith(MATRIX_OPERATORS)
 
 
+def convert(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run aten::_to_copy, which may cross between the CPU and the device."""
+    source, target = args[0], kwargs.get("device")
+    to_device = torch.device(target).type == "cuda" if target is not None else isinstance(source, DeviceTensor)
+    on_host = {key: value for key, value in kwargs.items() if key in ("dtype", "memory_format")}
+    if not isinstance(source, DeviceTensor):
+        return upload(function(source, **on_host)) if to_device else function(*args, **kwargs)
+    if not to_device:
+        return function(download(source), **on_host)
+    same = target is not None and kwargs.get("dtype", source.dtype) == source.dtype
+    return source if same else run_on_device(function, args, kwargs)
+
+
 def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Run one operator: here when it touches only CPU tensors, on the device otherwise."""
     name = function.name()
@@ -223,27 +258,28 @@ def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             parts = function.decompose(*args, **kwargs)
         if parts is not NotImplemented:
             return parts
-    target = kwargs.get("device")
-    to_device = target is not None and torch.device(target).type == "cuda"
-    if name == "aten::_to_copy" and not isinstance(args[0], DeviceTensor):
-        host = {key: value for key, value in kwargs.items() if key not in ("device", "non_blocking")}
-        return upload(function(*args, **host)) if to_device else function(*args, **kwargs)
-    if name == "aten::_to_copy" and to_device and kwargs.get("dtype", args[0].dtype) == args[0].dtype:
-        return args[0]
-    if name == "aten::_to_copy" and target is not None and not to_device:
-        host = {key: value for key, value in kwargs.items() if key in ("dtype", "memory_format")}
-        return function(download(args[0]), **host) if host else download(args[0])
+    if name == "aten::_to_copy":
+        return convert(function, args, kwargs)
     if name == "aten::copy_" and isinstance(args[0], DeviceTensor) != isinstance(args[1], DeviceTensor):
         source = upload(args[1]) if isinstance(args[0], DeviceTensor) else download(args[1])
         args = (args[0], source, *args[2:])
-    encoder = Encoder()
-    if not to_device and not has_device_tensor(args) and not has_device_tensor(kwargs):
-        return function(*args, **kwargs)
+    target = kwargs.get("device")
+    made_there = target is not None and torch.device(target).type == "cuda"
+    if made_there or has_device_tensor(args) or has_device_tensor(kwargs):
+        return run_on_device(function, args, kwargs)
+    return function(*args, **kwargs)
+
+
+def run_on_device(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Send one operator to the device and return what it gave."""
+    name, encoder = function.name(), Encoder()
     message = {
         "do": "library",
         "name": name,
         "args": encoder.encode(list(args)),
-        "kwargs": {key: encoder.encode(value) for key, value in kwargs.items() if key not in ("pin_memory", "non_blocking")},
+        "kwargs": {
+            key: encoder.encode(value) for key, value in kwargs.items() if key not in ("pin_memory", "non_blocking")
+        },
         "flags": list_flags() if is_matrix_operator(name) else [],
     }
     message["handles"] = list(encoder.known)

@@ -26,7 +26,8 @@ def from_bytes(data: bytes | memoryview, shape: list[int], dtype: str) -> torch.
 def pack_tensors(tensors: dict[str, torch.Tensor]) -> tuple[Description, bytes]:
     """Return the description and the bytes of named tensors."""
     described = [
-        {"name": name, "shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")} for name, value in tensors.items()
+        {"name": name, "shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+        for name, value in tensors.items()
     ]
     return described, b"".join(to_bytes(value) for value in tensors.values())
 

@@ -12,14 +12,14 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from verifier.candidate.channel import Channel, Message
+from verifier.candidate.channel import Channel, ChannelClosed, Message
 
 COMPILE_SECONDS = 120
+PARALLEL = 2
 
 
 def compile_kernel(text: str, options: dict[str, Any], capability: int) -> Message:
@@ -36,7 +36,12 @@ def compile_kernel(text: str, options: dict[str, Any], capability: int) -> Messa
         compiled = triton.compile(str(path), target=GPUTarget("cuda", capability, 32), options=options)
         cubin = compiled.asm["cubin"]
         registers, spilled = read_resource_usage(cubin)
-        return {"registers": registers, "spilled": spilled, "shared": compiled.metadata.shared, "sass": disassemble(cubin)}
+        return {
+            "registers": registers,
+            "spilled": spilled,
+            "shared": compiled.metadata.shared,
+            "sass": disassemble(cubin),
+        }
 
 
 def compile_forked(text: str, options: dict[str, Any], capability: int) -> Message:
@@ -62,18 +67,23 @@ def compile_forked(text: str, options: dict[str, Any], capability: int) -> Messa
 
 
 def main() -> None:
-    """Answer one request with one result a kernel."""
+    """Answer every request with one result a kernel, until the judge hangs up."""
     import triton  # noqa: F401 - imported once here, so that every child has it
 
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
-    message, data = channel.receive()
-    jobs, offset = [], 0
-    for kernel in message["kernels"]:
-        jobs.append((data[offset : offset + kernel["bytes"]].decode(), kernel["options"], message["capability"]))
-        offset += kernel["bytes"]
-    with ThreadPoolExecutor(message["parallel"]) as pool:
-        results = list(pool.map(lambda job: compile_forked(*job), jobs))
-    channel.send({"results": results, "finished": time.time()})
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        try:
+            while True:
+                message, data = channel.receive()
+                jobs, offset = [], 0
+                for kernel in message["kernels"]:
+                    jobs.append(
+                        (data[offset : offset + kernel["bytes"]].decode(), kernel["options"], message["capability"])
+                    )
+                    offset += kernel["bytes"]
+                channel.send({"results": list(pool.map(lambda job: compile_forked(*job), jobs))})
+        except ChannelClosed:
+            return
 
 
 if __name__ == "__main__":

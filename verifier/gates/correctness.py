@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import torch
 
+from verifier.faults import CandidateFault
 from verifier.oracle import compare_all, has_same_bits
-from verifier.session import CandidateFault
 from verifier.trial import Sample, Tensors, Trial, check
-from verifier.verdict import Check, DistributionRecord, FailureCode, Gate
+from verifier.verdict import Check, DistributionRecord, FailureCode, Gate, rank_failures
 
 WARM_CALLS = 3
 LATER_CALLS = 6
@@ -42,7 +42,7 @@ class CorrectnessGate:
                 checks += step(trial)
             except CandidateFault as fault:
                 trial.faults.append(fault)
-                checks.append(check(name, label, False, fault.code, observed=fault.message[:300]))
+                checks.append(check(name, label, passed=False, code=fault.code, observed=fault.message[:300]))
         return checks
 
     def check_distributions(self, trial: Trial) -> list[Check]:
@@ -50,7 +50,9 @@ class CorrectnessGate:
         assert trial.nominal is not None
         failing: list[tuple[Sample, FailureCode]] = []
         for distribution in trial.task.specification.distributions:
-            sample = trial.nominal if distribution.name == trial.nominal.distribution else trial.place(distribution.name)
+            sample = (
+                trial.nominal if distribution.name == trial.nominal.distribution else trial.place(distribution.name)
+            )
             if sample is not trial.nominal:
                 trial.call(sample)
             if not self.record_distribution(trial, sample):
@@ -95,13 +97,21 @@ class CorrectnessGate:
     @staticmethod
     def summarise(trial: Trial, failing: list[tuple[Sample, FailureCode]]) -> Check:
         total = len(trial.distributions)
-        worst = max(trial.distributions, key=lambda item: float("inf") if item.budget_ratio is None else item.budget_ratio)
+        worst = max(
+            trial.distributions, key=lambda item: float("inf") if item.budget_ratio is None else item.budget_ratio
+        )
         detail = f"largest error over the error budget: {format_ratio(worst.budget_ratio)} ({worst.distribution})"
         label = "every element within the error budget, on secret inputs of every distribution"
-        codes = [code for _, code in failing]
-        stale = [code for code in codes if code.startswith("STALE_")]
-        code = (stale or codes or [None])[0]
-        return check("distributions", label, not failing, code, observed=f"{total - len(failing)} of {total}", allowed=f"{total} of {total}", detail=detail)
+        codes = rank_failures([code for _, code in failing])
+        return check(
+            "distributions",
+            label,
+            passed=not failing,
+            code=codes[0] if codes else None,
+            observed=f"{total - len(failing)} of {total}",
+            allowed=f"{total} of {total}",
+            detail=detail,
+        )
 
     @staticmethod
     def check_freshness(trial: Trial) -> list[Check]:
@@ -122,7 +132,16 @@ class CorrectnessGate:
         label = "each call returns storage of its own, and a later call leaves it alone"
         detail = "" if unchanged else "the earlier result changed during the later call"
         return [
-            check("freshness", label, shared == 0 and unchanged, FailureCode.STALE_STORAGE_REUSED, observed=shared, allowed=0, unit="shared storages", detail=detail)
+            check(
+                "freshness",
+                label,
+                passed=shared == 0 and unchanged,
+                code=FailureCode.STALE_STORAGE_REUSED,
+                observed=shared,
+                allowed=0,
+                unit="shared storages",
+                detail=detail,
+            )
         ]
 
     def check_same_address(self, trial: Trial) -> list[Check]:
@@ -145,7 +164,17 @@ class CorrectnessGate:
                 codes.append(trial.explain_wrong(sample, self.fall_back(trial, name)))
             trial.remember(sample)
         label = "new values at the same address are followed"
-        return [check("same_address", label, not codes, codes[0] if codes else None, observed=followed, allowed=len(names), unit="changes followed")]
+        return [
+            check(
+                "same_address",
+                label,
+                passed=not codes,
+                code=codes[0] if codes else None,
+                observed=followed,
+                allowed=len(names),
+                unit="changes followed",
+            )
+        ]
 
     @staticmethod
     def pick_hidden(trial: Trial) -> str:
@@ -155,9 +184,11 @@ class CorrectnessGate:
 
     @staticmethod
     def fall_back(trial: Trial, distribution: str) -> FailureCode:
-        """Return the code of an output that is wrong for no reason of its own on a distribution."""
-        known_bad = any(item.distribution == distribution and not item.passed for item in trial.distributions)
-        return FailureCode.CORR_HIDDEN_DIST if known_bad and trial.nominal and distribution != trial.nominal.distribution else FailureCode.CORR_VALUE
+        """Return the code of an output that is wrong on a distribution and repeats nothing."""
+        passed = {item.distribution: item.passed for item in trial.distributions}
+        assert trial.nominal is not None
+        hidden = passed.get(trial.nominal.distribution, False) and not passed.get(distribution, True)
+        return FailureCode.CORR_HIDDEN_DIST if hidden else FailureCode.CORR_VALUE
 
     @staticmethod
     def check_single_site(trial: Trial) -> list[Check]:
@@ -169,13 +200,27 @@ class CorrectnessGate:
         trial.remember(sample)
         changed = find_single_change(trial, sample)
         if changed is None:
-            return [check("single_site", label, None, detail="no single element moves the oracle clearly on this input")]
+            return [
+                check(
+                    "single_site", label, passed=None, detail="no single element moves the oracle clearly on this input"
+                )
+            ]
         sample = trial.replace(sample, changed)
         trial.call(sample)
         assert sample.comparison is not None
         code = None if sample.comparison.passed else trial.explain_wrong(sample, FailureCode.CORR_VALUE)
         ratio = finite(sample.comparison.budget_ratio)
-        return [check("single_site", label, sample.comparison.passed, code, observed=ratio, allowed=1.0, unit="error budgets")]
+        return [
+            check(
+                "single_site",
+                label,
+                passed=sample.comparison.passed,
+                code=code,
+                observed=ratio,
+                allowed=1.0,
+                unit="error budgets",
+            )
+        ]
 
     @staticmethod
     def check_repetition(trial: Trial) -> list[Check]:
@@ -191,7 +236,18 @@ class CorrectnessGate:
         passed = all(item.passed for item in comparisons)
         detail = "bitwise equal" if bitwise else "not bitwise equal"
         label = "the same input gives the same output, within the error budget"
-        return [check("repetition", label, passed, FailureCode.CORR_NONDETERMINISTIC, observed=finite(worst), allowed=1.0, unit="error budgets", detail=detail)]
+        return [
+            check(
+                "repetition",
+                label,
+                passed=passed,
+                code=FailureCode.CORR_NONDETERMINISTIC,
+                observed=finite(worst),
+                allowed=1.0,
+                unit="error budgets",
+                detail=detail,
+            )
+        ]
 
     @staticmethod
     def check_state(trial: Trial) -> list[Check]:
@@ -214,7 +270,19 @@ class CorrectnessGate:
             trial.call(sample, instance=1)
             assert sample.comparison is not None
             ratio = finite(sample.comparison.budget_ratio)
-            return [check("state", label, sample.comparison.passed, FailureCode.CORR_PARAM_IGNORED, observed=ratio, allowed=1.0, unit="error budgets")]
+            sound = all(item.passed for item in trial.distributions if item.visible)
+            code = FailureCode.CORR_PARAM_IGNORED if sound else FailureCode.CORR_VALUE
+            return [
+                check(
+                    "state",
+                    label,
+                    passed=sample.comparison.passed,
+                    code=code,
+                    observed=ratio,
+                    allowed=1.0,
+                    unit="error budgets",
+                )
+            ]
         finally:
             trial.state = first_state
 
@@ -231,10 +299,24 @@ class CorrectnessGate:
             assert sample.comparison is not None
             if not sample.comparison.passed:
                 known_bad = any(item.distribution == name and not item.passed for item in trial.distributions)
-                failing.append(trial.explain_wrong(sample, self.fall_back(trial, name) if known_bad else FailureCode.STALE_TIMED_OUTPUT))
+                failing.append(
+                    trial.explain_wrong(
+                        sample, self.fall_back(trial, name) if known_bad else FailureCode.STALE_TIMED_OUTPUT
+                    )
+                )
             trial.remember(sample)
         label = "later calls on fresh inputs are right as well"
-        return [check("later_calls", label, not failing, failing[0] if failing else None, observed=LATER_CALLS - len(failing), allowed=LATER_CALLS, unit="calls right")]
+        return [
+            check(
+                "later_calls",
+                label,
+                passed=not failing,
+                code=failing[0] if failing else None,
+                observed=LATER_CALLS - len(failing),
+                allowed=LATER_CALLS,
+                unit="calls right",
+            )
+        ]
 
     @staticmethod
     def check_immutability(trial: Trial) -> list[Check]:
@@ -249,7 +331,14 @@ class CorrectnessGate:
         ]
         label = "inputs and parameters are left untouched"
         return [
-            check("immutability", label, not changed, FailureCode.CORR_INPUT_MUTATED, observed=", ".join(changed) or "none changed", allowed="none changed")
+            check(
+                "immutability",
+                label,
+                passed=not changed,
+                code=FailureCode.CORR_INPUT_MUTATED,
+                observed=", ".join(changed) or "none changed",
+                allowed="none changed",
+            )
         ]
 
 

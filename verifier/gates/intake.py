@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from verifier.session import CandidateFault
+from verifier.faults import CandidateFault
 from verifier.trial import Trial, check
 from verifier.verdict import Check, Gate
 
@@ -25,9 +25,9 @@ class IntakeGate:
                 observed = step(trial)
             except CandidateFault as fault:
                 trial.faults.append(fault)
-                checks.append(check(name, label, False, fault.code, observed=fault.message[:300]))
+                checks.append(check(name, label, passed=False, code=fault.code, observed=fault.message[:300]))
                 break
-            checks.append(check(name, label, True, observed=observed))
+            checks.append(check(name, label, passed=True, observed=observed))
         return checks
 
     @staticmethod
@@ -47,6 +47,8 @@ class IntakeGate:
         sample = trial.place(visible.name)
         trial.call(sample, first=True)
         trial.nominal = sample
+        # Machine code is made in its box while the next gates call.
+        trial.compiler.submit(trial.session.list_kernels())
         _, operations = trial.reference.run(sample.inputs)
         trial.reference_operations = sum(operations.values())
         trial.remember(sample)

@@ -3,48 +3,17 @@
 from __future__ import annotations
 
 import re
-import socket
-import time
-from typing import Any
 
-from verifier import sandbox
-from verifier.candidate.channel import Channel, ChannelClosed, ProtocolError
 from verifier.evidence.sass import MachineCode, read_machine_code
-from verifier.session import PACKAGE, InfrastructureFault, KernelText
+from verifier.faults import InfrastructureFault
+from verifier.session import KernelText
 from verifier.trial import Trial, check
-from verifier.verdict import Check, FailureCode, Gate, MachineCodeRecord
-
-COMPILE_SECONDS = 240.0
-PARALLEL_COMPILES = 2
+from verifier.verdict import Check, FailureCode, Gate, MachineCodeRecord, rank_failures
 
 # hi = half(x); lo = x - float(hi): what an emulation of fp32 computes before its products.
-_SPLIT = re.compile(r"(%\S+) = arith\.truncf .*?f16>?\s*\n(?:.*\n)*?.*?(%\S+) = arith\.extf \1 .*\n(?:.*\n)*?.*arith\.subf %\S+, \2\b")
-
-
-def compile_kernels(kernels: list[KernelText], capability: int) -> list[dict[str, Any]]:
-    """Compile Triton IR to machine code in a box of its own. Raises InfrastructureFault."""
-    if not kernels:
-        return []
-    end, worker_end = socket.socketpair()
-    folder = f"{sandbox.RUNNER_FOLDER}/verifier"
-    shown = {f"{folder}/{name}": PACKAGE / name for name in ("__init__.py", "candidate", "evidence")}
-    command = [*sandbox.python_command(), "-m", "verifier.evidence.compilation", str(worker_end.fileno())]
-    process = sandbox.start(command, shown=shown, limits=sandbox.Limits(), descriptors=[worker_end.fileno()])
-    worker_end.close()
-    channel = Channel(end)
-    channel.deadline = time.monotonic() + COMPILE_SECONDS
-    texts = [kernel.text.encode() for kernel in kernels]
-    jobs = [{"bytes": len(text), "options": kernel.options} for kernel, text in zip(kernels, texts, strict=True)]
-    try:
-        answer, _ = channel.ask({"kernels": jobs, "capability": capability, "parallel": PARALLEL_COMPILES}, b"".join(texts))
-    except (ChannelClosed, ProtocolError, TimeoutError) as error:
-        process.kill("closed")
-        process.finish()
-        raise InfrastructureFault(f"the compile box failed: {type(error).__name__}; {process.output()[-400:]}") from error
-    finally:
-        channel.close()
-    process.finish()
-    return list(answer["results"])
+_SPLIT = re.compile(
+    r"(%\S+) = arith\.truncf .*?f16>?\s*\n(?:.*\n)*?.*?(%\S+) = arith\.extf \1 .*\n(?:.*\n)*?.*arith\.subf %\S+, \2\b"
+)
 
 
 def name_precision_loss(code: MachineCode, text: str) -> FailureCode | None:
@@ -66,14 +35,20 @@ class PolicyGate:
         launched = {digest for record in trial.records for digest in record.kernels}
         kernels = [kernel for kernel in trial.session.list_kernels() if kernel.digest in launched]
         checks = self.check_machine_code(trial, kernels)
-        checks += [self.check_narrowing(trial), self.check_flags(trial), self.check_graph(trial), self.check_foreign(trial), self.check_tampering(trial)]
+        checks += [
+            self.check_narrowing(trial),
+            self.check_flags(trial),
+            self.check_graph(trial),
+            self.check_foreign(trial),
+            self.check_tampering(trial),
+        ]
         return checks
 
     def check_machine_code(self, trial: Trial, kernels: list[KernelText]) -> list[Check]:
         device, dtype = trial.environment.device, trial.task.specification.dtype
         capability = device.compute_capability
         records, losses, failed = [], [], []
-        for kernel, result in zip(kernels, compile_kernels(kernels, capability), strict=True):
+        for kernel, result in zip(kernels, trial.compiler.collect(kernels), strict=True):
             base = {"name": kernel.name, "digest": kernel.digest, "architecture": f"sm_{capability}"}
             if "error" in result:
                 failed.append(f"{kernel.name}: {result['error'][:200]}")
@@ -103,10 +78,23 @@ class PolicyGate:
             raise InfrastructureFault(f"machine code could not be made: {failed[0]}")
         label = f"machine code of every kernel that ran keeps {dtype} ({len(kernels)} kernels, sm_{capability})"
         detail = ", ".join(sorted({name for _, name in losses}))
-        code_found = sorted({loss for loss, _ in losses}, key=list(FailureCode).index)
-        first, *more = code_found or [None]
-        extra = [check(f"machine_code_{loss.lower()}", label, False, loss, observed=detail) for loss in more if loss]
-        return [check("machine_code", label, not losses, first, observed=len({name for _, name in losses}), allowed=0, unit="kernels below it", detail=detail), *extra]
+        codes = rank_failures([loss for loss, _ in losses])
+        extra = [
+            check(f"machine_code_{loss.lower()}", label, passed=False, code=loss, observed=detail) for loss in codes[1:]
+        ]
+        return [
+            check(
+                "machine_code",
+                label,
+                passed=not losses,
+                code=codes[0] if codes else None,
+                observed=len({name for _, name in losses}),
+                allowed=0,
+                unit="kernels below it",
+                detail=detail,
+            ),
+            *extra,
+        ]
 
     @staticmethod
     def check_narrowing(trial: Trial) -> Check:
@@ -115,31 +103,72 @@ class PolicyGate:
         if trial.task.specification.dtype == "fp32":
             for record in trial.records:
                 narrow |= set(record.narrowing)
-                narrow |= {f"kernel argument {dtype}" for usage in record.kernels.values() for dtype in usage["narrow_arguments"]}
+                narrow |= {
+                    f"kernel argument {dtype}"
+                    for usage in record.kernels.values()
+                    for dtype in usage["narrow_arguments"]
+                }
         label = "tensors keep the task's precision"
-        return check("narrowing", label, not narrow, FailureCode.PREC_DOWNCAST, observed=", ".join(sorted(narrow)[:5]) or "none", allowed="none")
+        return check(
+            "narrowing",
+            label,
+            passed=not narrow,
+            code=FailureCode.PREC_DOWNCAST,
+            observed=", ".join(sorted(narrow)[:5]) or "none",
+            allowed="none",
+        )
 
     @staticmethod
     def check_flags(trial: Trial) -> Check:
         flags = set(trial.session.flags) | {flag for record in trial.records for flag in record.flags}
         label = "switches that permit reduced precision stay off"
-        return check("flags", label, not flags, FailureCode.PREC_FLAG_OPTIN, observed=", ".join(sorted(flags)[:5]) or "all off", allowed="all off")
+        return check(
+            "flags",
+            label,
+            passed=not flags,
+            code=FailureCode.PREC_FLAG_OPTIN,
+            observed=", ".join(sorted(flags)[:5]) or "all off",
+            allowed="all off",
+        )
 
     @staticmethod
     def check_graph(trial: Trial) -> Check:
         used = trial.records[-1].events.get("graph", 0) if trial.records else 0
         label = "no CUDA graph is captured or replayed"
-        return check("graph_capture", label, used == 0, FailureCode.GRAPH_CAPTURE, observed=used, allowed=0, unit="uses")
+        return check(
+            "graph_capture",
+            label,
+            passed=used == 0,
+            code=FailureCode.GRAPH_CAPTURE,
+            observed=used,
+            allowed=0,
+            unit="uses",
+        )
 
     @staticmethod
     def check_foreign(trial: Trial) -> Check:
         events = trial.records[-1].events if trial.records else {}
         foreign = sorted(event for event in events if event.startswith("foreign"))
         label = "no other GPU backend is used"
-        return check("foreign_backend", label, not foreign, FailureCode.BACKEND_FOREIGN, observed=", ".join(foreign[:5]) or "none", allowed="none")
+        return check(
+            "foreign_backend",
+            label,
+            passed=not foreign,
+            code=FailureCode.BACKEND_FOREIGN,
+            observed=", ".join(foreign[:5]) or "none",
+            allowed="none",
+        )
 
     @staticmethod
     def check_tampering(trial: Trial) -> Check:
         broken = trial.records[-1].events.get("protocol_error", 0) if trial.records else 0
         label = "the verifier's channels carry only what was asked for"
-        return check("channels", label, broken == 0, FailureCode.TAMPER_HARNESS, observed=broken, allowed=0, unit="breaches")
+        return check(
+            "channels",
+            label,
+            passed=broken == 0,
+            code=FailureCode.TAMPER_HARNESS,
+            observed=broken,
+            allowed=0,
+            unit="breaches",
+        )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from verifier.faults import CandidateFault
 from verifier.oracle import compare_all
-from verifier.session import CallRecord, CandidateFault, KernelText
+from verifier.session import CallRecord, KernelText
 from verifier.trial import Sample, Trial, check
 from verifier.verdict import Check, FailureCode, Gate, KernelRecord, LibraryRecord
 
@@ -21,9 +22,22 @@ class StructuralGate:
         kernels = {kernel.digest: kernel for kernel in trial.session.list_kernels()}
         own = {digest for digest, kernel in kernels.items() if kernel.is_own}
         nominal = trial.records[0]
-        launches = min(sum(usage["launches"] for digest, usage in record.kernels.items() if digest in own) for record in trial.records)
+        launches = min(
+            sum(usage["launches"] for digest, usage in record.kernels.items() if digest in own)
+            for record in trial.records
+        )
         label = "a @triton.jit kernel of this file is launched in every graded call"
-        checks = [check("own_launches", label, launches > 0, FailureCode.STRUCT_NO_TRITON, observed=launches, allowed="at least 1", unit="launches")]
+        checks = [
+            check(
+                "own_launches",
+                label,
+                passed=launches > 0,
+                code=FailureCode.STRUCT_NO_TRITON,
+                observed=launches,
+                allowed="at least 1",
+                unit="launches",
+            )
+        ]
         checks.append(self.check_compile(trial))
         shares: dict[str, float] = {}
         if launches > 0:
@@ -36,7 +50,15 @@ class StructuralGate:
     def check_compile(trial: Trial) -> Check:
         used = trial.records[-1].events.get("compile", 0)
         label = "torch.compile is not used"
-        return check("compile_fallback", label, used == 0, FailureCode.STRUCT_COMPILE_FALLBACK, observed=used, allowed=0, unit="uses")
+        return check(
+            "compile_fallback",
+            label,
+            passed=used == 0,
+            code=FailureCode.STRUCT_COMPILE_FALLBACK,
+            observed=used,
+            allowed=0,
+            unit="uses",
+        )
 
     def check_work(self, trial: Trial, own: set[str]) -> list[Check]:
         """Who did the work: own kernels, library operators, or the host. The worst call counts."""
@@ -49,15 +71,50 @@ class StructuralGate:
             offloads.append(library / max(1, trial.reference_operations))
         inputs = sum(item.numel() for item in trial.nominal.inputs.values()) if trial.nominal else 0
         outputs = sum(item.numel() for item in trial.nominal.oracle) if trial.nominal else 0
-        readback, upload = max(record.downloaded for record in trial.records), max(record.uploaded for record in trial.records)
+        readback, upload = (
+            max(record.downloaded for record in trial.records),
+            max(record.uploaded for record in trial.records),
+        )
         allowed_readback = max(FREE_TRANSFER, int(inputs * MAXIMUM_READBACK))
         allowed_upload = max(FREE_TRANSFER, int(outputs * MAXIMUM_UPLOAD))
         code = FailureCode.STRUCT_LIBRARY_OFFLOAD
         return [
-            check("own_share", "own kernels do their share of all operations", min(shares) >= structure.minimum_own_share, code, observed=round(min(shares), 4), allowed=structure.minimum_own_share, unit="share, at least"),
-            check("library_offload", "library operators do little of what the reference does with them", max(offloads) <= structure.maximum_offload, code, observed=round(max(offloads), 4), allowed=structure.maximum_offload, unit="of the reference's operations, at most"),
-            check("readback", "the host reads little of the data back", readback <= allowed_readback, code, observed=readback, allowed=allowed_readback, unit="elements a call, at most"),
-            check("upload", "the host uploads little data", upload <= allowed_upload, code, observed=upload, allowed=allowed_upload, unit="elements a call, at most"),
+            check(
+                "own_share",
+                "own kernels do their share of all operations",
+                passed=min(shares) >= structure.minimum_own_share,
+                code=code,
+                observed=round(min(shares), 4),
+                allowed=structure.minimum_own_share,
+                unit="share, at least",
+            ),
+            check(
+                "library_offload",
+                "library operators do little of what the reference does with them",
+                passed=max(offloads) <= structure.maximum_offload,
+                code=code,
+                observed=round(max(offloads), 4),
+                allowed=structure.maximum_offload,
+                unit="of the reference's operations, at most",
+            ),
+            check(
+                "readback",
+                "the host reads little of the data back",
+                passed=readback <= allowed_readback,
+                code=code,
+                observed=readback,
+                allowed=allowed_readback,
+                unit="elements a call, at most",
+            ),
+            check(
+                "upload",
+                "the host uploads little data",
+                passed=upload <= allowed_upload,
+                code=code,
+                observed=upload,
+                allowed=allowed_upload,
+                unit="elements a call, at most",
+            ),
         ]
 
     def check_ablation(self, trial: Trial, nominal: CallRecord, own: set[str], shares: dict[str, float]) -> list[Check]:
@@ -65,7 +122,7 @@ class StructuralGate:
         label = "replacing what own kernels write by noise changes the result"
         used = [digest for digest in nominal.kernels if digest in own]
         if not trial.session.alive or trial.nominal is None:
-            return [check("ablation", label, None, detail="the process had ended; ablation was not possible")]
+            return [check("ablation", label, passed=None, detail="the process had ended; ablation was not possible")]
         sample = trial.place(trial.nominal.distribution)
         try:
             base = trial.call(sample).outputs
@@ -74,9 +131,19 @@ class StructuralGate:
                 shares[digest] = together if len(used) == 1 else self.ablate(trial, sample, base, [digest])
         except CandidateFault as fault:
             trial.faults.append(fault)
-            return [check("ablation", label, False, fault.code, observed=fault.message[:300])]
+            return [check("ablation", label, passed=False, code=fault.code, observed=fault.message[:300])]
         passed = together >= MINIMUM_ABLATION_SHARE
-        return [check("ablation", label, passed, FailureCode.STRUCT_DECOY, observed=round(together, 4), allowed=MINIMUM_ABLATION_SHARE, unit="of the output's elements, at least")]
+        return [
+            check(
+                "ablation",
+                label,
+                passed=passed,
+                code=FailureCode.STRUCT_DECOY,
+                observed=round(together, 4),
+                allowed=MINIMUM_ABLATION_SHARE,
+                unit="of the output's elements, at least",
+            )
+        ]
 
     @staticmethod
     def ablate(trial: Trial, sample: Sample, base: list, digests: list[str]) -> float:  # type: ignore[type-arg]
@@ -93,7 +160,9 @@ class StructuralGate:
         return comparison.wrong / max(1, comparison.elements)
 
     @staticmethod
-    def record_evidence(trial: Trial, nominal: CallRecord, kernels: dict[str, KernelText], shares: dict[str, float]) -> None:
+    def record_evidence(
+        trial: Trial, nominal: CallRecord, kernels: dict[str, KernelText], shares: dict[str, float]
+    ) -> None:
         """Keep the launch record of the first graded call."""
         recorded = [
             KernelRecord(

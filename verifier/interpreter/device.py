@@ -1,6 +1,6 @@
 """The device process: serves the submission's requests and the judge's, and keeps the record that counts.
 
-Run as ``python -m verifier.interpreter.device CANDIDATE_FD JUDGE_FD``. It holds the inputs of the calls made
+Run as ``python -m verifier.interpreter.device JUDGE_FD CANDIDATE_FD MEMORY_BYTES``. It holds the inputs of the calls made
 so far and nothing else: no seed, no oracle, no tolerance.
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._ops import OpOverload
 
 from verifier.candidate.channel import Channel, ChannelClosed, Message, ProtocolError
 from verifier.candidate.transfer import DTYPES, from_bytes, to_bytes
@@ -24,14 +25,20 @@ from verifier.interpreter import library
 from verifier.interpreter.ir import IRError
 from verifier.interpreter.kernels import Kernel, OverBudget, Touched
 from verifier.interpreter.memory import IllegalAccess, Memory, OutOfDeviceMemory
-from verifier.interpreter.poison import make_poison
 from verifier.interpreter.numbers import FLOATS, STORED_DTYPES, NotInterpretable, convert, decode, encode
+from verifier.interpreter.poison import make_poison
 
 MAXIMUM_TENSORS = 200_000
 MAXIMUM_KERNELS = 512
 MAXIMUM_EVENTS = 64
+MAXIMUM_GRIDS = 8
 MAXIMUM_PROGRAMS = 1 << 22
 STEP_BUDGET = 20_000_000
+MEMORY_FORMATS = {
+    "contiguous_format": torch.contiguous_format,
+    "preserve_format": torch.preserve_format,
+    "channels_last": torch.channels_last,
+}
 
 
 @dataclass
@@ -120,6 +127,11 @@ class Device:
             "storage_bytes": tensor.untyped_storage().nbytes(),
         }
 
+    def check_fault(self) -> None:
+        """As on a GPU, nothing runs after an illegal access. Raises IllegalAccess."""
+        if self.fault:
+            raise IllegalAccess(self.fault)
+
     def fill_with_poison(self, tensor: torch.Tensor) -> None:
         """Fill fresh memory with NaN that carries this session's mark, or with a marked integer."""
         storage = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
@@ -149,7 +161,7 @@ class Device:
         programs = grid[0] * grid[1] * grid[2]
         usage.launches += 1
         usage.programs += programs
-        if len(usage.grids) < 8 and grid not in usage.grids:
+        if len(usage.grids) < MAXIMUM_GRIDS and grid not in usage.grids:
             usage.grids.append(grid)
         if loaded.kernel is None:
             self.uninterpretable.append(f"{loaded.name}: {loaded.refusal}")
@@ -169,7 +181,7 @@ class Device:
         """Put finite noise where a launch wrote; integers are shuffled so that they stay valid indices."""
         for base, parts in touched.writes.items():
             for element, indices in parts:
-                stored = np.dtype(STORED_DTYPES[element])
+                stored: np.dtype[Any] = np.dtype(STORED_DTYPES[element])
                 flat = self.memory.flat(base)
                 view = flat[: flat.nbytes // stored.itemsize * stored.itemsize].view(stored)
                 places = np.unique(indices)
@@ -197,7 +209,7 @@ class Device:
         return result
 
 
-def make_replay(function: torch._ops.OpOverload, args: Any, kwargs: Any, result: Any) -> Callable[[], None]:
+def make_replay(function: OpOverload, args: Any, kwargs: Any, result: Any) -> Callable[[], None]:
     """Return a closure that runs an operator again into the tensors that it gave."""
     results = list(library.list_tensors(result))
 
@@ -231,43 +243,30 @@ class CandidateService:
         try:
             for handle in message.get("free", ()):
                 device.drop(handle)
-            if device.fault:
-                raise IllegalAccess(device.fault)
+            device.check_fault()
             return self.handlers[message["do"]](message, data)
-        except IllegalAccess as error:
-            device.fault = f"illegal memory access: {error}" if not device.fault else device.fault
-            return {"error": "IllegalAccess", "message": device.fault}, b""
-        except OverBudget as error:
-            device.events["over_budget"] += 1
-            return {"error": "OverBudget", "message": str(error)}, b""
-        except OutOfDeviceMemory as error:
-            return {"error": "OutOfDeviceMemory", "message": str(error)}, b""
-        except NotInterpretable as error:
-            return {"error": "NotInterpretable", "message": str(error)[:1000]}, b""
         except Exception as error:  # noqa: BLE001 - whatever a hostile request provokes is its own answer
+            if isinstance(error, IllegalAccess):
+                device.fault = str(error)
             return {"error": type(error).__name__, "message": str(error)[:2000]}, b""
 
     def decode(self, value: Any) -> Any:
         """Turn an encoded argument into a device-side value. Raises NotPermitted."""
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
         if isinstance(value, list):
             return [self.decode(item) for item in value]
-        (kind, content), *more = value.items()
-        if more:
+        if not isinstance(value, dict):
+            return value
+        decoders: dict[str, Callable[[Any], Any]] = {
+            "tensor": self.device.tensor,
+            "dtype": DTYPES.__getitem__,
+            "memory_format": MEMORY_FORMATS.__getitem__,
+            "device": lambda _: torch.device("cpu"),
+            "layout": lambda _: torch.strided,
+        }
+        if len(value) != 1 or not value.keys() <= decoders.keys():
             raise library.NotPermitted("an argument is malformed")
-        match kind:
-            case "tensor":
-                return self.device.tensor(content)
-            case "dtype":
-                return DTYPES[content]
-            case "device":
-                return torch.device("cpu")
-            case "memory_format":
-                return {"contiguous_format": torch.contiguous_format, "preserve_format": torch.preserve_format, "channels_last": torch.channels_last}[content]
-            case "layout":
-                return torch.strided
-        raise library.NotPermitted("an argument is malformed")
+        ((kind, content),) = value.items()
+        return decoders[kind](content)
 
     def encode(self, value: Any, known: dict[int, int]) -> Any:
         """Turn a result into its encoded form, keeping the handles of tensors that were arguments."""
@@ -280,7 +279,10 @@ class CandidateService:
 
     def call_library(self, message: Message, data: bytes) -> tuple[Message, bytes]:
         known = {id(self.device.tensor(handle)): handle for handle in message["handles"]}
-        args, kwargs = self.decode(message["args"]), {key: self.decode(value) for key, value in message["kwargs"].items()}
+        args, kwargs = (
+            self.decode(message["args"]),
+            {key: self.decode(value) for key, value in message["kwargs"].items()},
+        )
         result = self.device.call_library(message["name"], args, kwargs)
         for flag in message.get("flags", ()):
             self.device.record.flags[str(flag)[:40]] += 1
@@ -289,7 +291,9 @@ class CandidateService:
         return {"result": self.encode(result, known)}, b""
 
     def load_kernel(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        options = {str(key)[:40]: value for key, value in message["options"].items() if isinstance(value, int | str | bool)}
+        options = {
+            str(key)[:40]: value for key, value in message["options"].items() if isinstance(value, int | str | bool)
+        }
         return {"kernel": self.device.load(str(message["name"])[:200], data.decode(), options)}, b""
 
     def launch(self, message: Message, data: bytes) -> tuple[Message, bytes]:
@@ -451,7 +455,7 @@ def main() -> None:
     """Serve on the two inherited sockets."""
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    candidate, judge = (Channel(socket.socket(fileno=int(number))) for number in sys.argv[1:3])
+    judge, candidate = (Channel(socket.socket(fileno=int(number))) for number in sys.argv[1:3])
     serve(candidate, judge, int(sys.argv[3]))
 
 

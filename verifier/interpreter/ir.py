@@ -68,8 +68,12 @@ class Function:
 _VALUE = re.compile(r"%[A-Za-z0-9_$.\-]+(?:#\d+)?")
 _LOCATION = re.compile(r"\s+loc\((?:[^()\"]|\"(?:[^\"\\]|\\.)*\"|\((?:[^()\"]|\"(?:[^\"\\]|\\.)*\")*\))*\)")
 _RESULTS = re.compile(r"^((?:%[\w$.\-]+(?::\d+)?(?:,\s*)?)+)\s*=\s*(.*)$")
-_FUNCTION = re.compile(r"^tt\.func (public|private) @(\"[^\"]+\"|[\w$.]+)\((.*)\)(?:\s*->\s*.*?)?\s*(?:attributes \{[^{}]*\}\s*)?\{$")
-_FOR = re.compile(r"^scf\.for (%\S+) = (%\S+) to (%\S+) step (%\S+)\s*(?:iter_args\((.*?)\) -> \((.*)\))?\s*(?::\s*(\w+))?\s*(?:attributes\s*)?\{$")
+_FUNCTION = re.compile(
+    r"^tt\.func (public|private) @(\"[^\"]+\"|[\w$.]+)\((.*)\)(?:\s*->\s*.*?)?\s*(?:attributes \{[^{}]*\}\s*)?\{$"
+)
+_FOR = re.compile(
+    r"^scf\.for (%\S+) = (%\S+) to (%\S+) step (%\S+)\s*(?:iter_args\((.*?)\) -> \((.*)\))?\s*(?::\s*(\w+))?\s*(?:attributes\s*)?\{$"
+)
 _POINTER = re.compile(r"^!tt\.ptr<(.+?)(?:, \d+)?>$")
 
 
@@ -251,7 +255,9 @@ def parse_for(lines: Lines, line: str) -> Operation:
     arguments += [(name.strip(), result) for (name, _), result in zip(pairs, result_types, strict=True)]
     region = parse_region(lines, arguments)
     lines.next()
-    return Operation("scf.for", [], [lower, upper, step, *(value.strip() for _, value in pairs)], "", [], result_types, [region])
+    return Operation(
+        "scf.for", [], [lower, upper, step, *(value.strip() for _, value in pairs)], "", [], result_types, [region]
+    )
 
 
 def parse_if(lines: Lines, line: str) -> Operation:
@@ -288,7 +294,7 @@ def parse_generic(lines: Lines, line: str) -> Operation:
         raise IRError(f"operation not understood: {line[:200]}")
     regions = []
     rest = match[4]
-    while rest.endswith("({") or rest.endswith("{") and rest.startswith("}"):
+    while rest.endswith("({") or (rest.endswith("{") and rest.startswith("}")):
         regions.append(parse_region(lines, []))
         _, rest = lines.next()
     _, _, signature = rest.partition(" : ") if rest.startswith("}") else ("", "", rest.lstrip(": "))

@@ -120,7 +120,9 @@ class Compiler:
 
             return leave
         condition = self.slot(last.operands[0]) if last.operands else None
-        targets = [(label, [self.slot(value) for value in values], arguments[label]) for label, values in last.successors]
+        targets = [
+            (label, [self.slot(value) for value in values], arguments[label]) for label, values in last.successors
+        ]
 
         def jump(frame: Frame) -> str:
             self.run_steps(steps, frame)
@@ -186,13 +188,6 @@ class Compiler:
 
             return assign_many
         (target,) = results
-        if len(operands) == 2:
-            left, right = operands
-
-            def assign_pair(frame: Frame) -> None:
-                frame[target] = evaluate(frame[left], frame[right])
-
-            return assign_pair
 
         def assign(frame: Frame) -> None:
             frame[target] = evaluate(*[frame[slot] for slot in operands])
@@ -205,10 +200,14 @@ class Compiler:
             return Type("i1", kind.shape)
         if operation.name == "tt.load":
             pointer = operation.operand_types[0]
-            return Type("ptr", pointer.shape, pointer.pointee[8:-1]) if pointer.pointee.startswith("!tt.ptr") else Type(pointer.pointee, pointer.shape)
+            return (
+                Type("ptr", pointer.shape, pointer.pointee[8:-1])
+                if pointer.pointee.startswith("!tt.ptr")
+                else Type(pointer.pointee, pointer.shape)
+            )
         if operation.name == "tt.addptr":
             return operation.operand_types[0]
-        if operation.name == "tt.get_program_id" or operation.name == "tt.get_num_programs":
+        if operation.name in ("tt.get_program_id", "tt.get_num_programs"):
             return Type("i32")
         return kind
 
@@ -225,8 +224,10 @@ class Compiler:
         if name == "tt.extern_elementwise" and result is not None:
             return operators.build_external(operation, result, machine)
         if name in ("tt.load", "tt.store", "tt.atomic_rmw", "tt.atomic_cas"):
-            return operators.build_access(operation, [self.operand_type(operation, i) for i in range(len(operation.operands))], machine)
-        if name == "tt.bitcast" or name == "arith.bitcast":
+            return operators.build_access(
+                operation, [self.operand_type(operation, i) for i in range(len(operation.operands))], machine
+            )
+        if name in ("tt.bitcast", "arith.bitcast"):
             source, target = self.operand_type(operation, 0), operation.result_types[0]
             return lambda value: reinterpret(value, source.element, target.element)
         build = operators.BUILDERS.get(name)
@@ -236,7 +237,14 @@ class Compiler:
         raise NotInterpretable(f"operation {name}")
 
 
-TERMINATORS = {"scf.yield", "scf.condition", "tt.return", "tt.reduce.return", "tt.scan.return", "tt.elementwise_inline_asm.return"}
+TERMINATORS = {
+    "scf.yield",
+    "scf.condition",
+    "tt.return",
+    "tt.reduce.return",
+    "tt.scan.return",
+    "tt.elementwise_inline_asm.return",
+}
 
 
 def compile_for(compiler: Compiler, operation: Operation, operands: list[int], results: list[int]) -> Step:
@@ -306,7 +314,9 @@ def find_attribute(text: str, key: str, default: str = "") -> str:
     return match[1].strip() if match else default
 
 
-def build_combiner(compiler: Compiler, operation: Operation) -> Callable[[Frame, list[Array], list[Array]], list[Array]]:
+def build_combiner(
+    compiler: Compiler, operation: Operation
+) -> Callable[[Frame, list[Array], list[Array]], list[Array]]:
     """Return the combine function of a reduce or scan over whole arrays."""
     slots = compiler.define(operation.regions[0].blocks[0].arguments)
     body = compiler.compile_region(operation.regions[0])
@@ -407,11 +417,13 @@ class Kernel:
         """
         if len(arguments) != len(self.arguments):
             raise IRError(f"the kernel takes {len(self.arguments)} arguments, not {len(arguments)}")
-        values = [convert(np.asarray(value), kind.element) for value, kind in zip(arguments, self.arguments, strict=True)]
+        values = [
+            convert(np.asarray(value), kind.element) for value, kind in zip(arguments, self.arguments, strict=True)
+        ]
         machine = self.machine
         machine.touched, machine.grid, machine.steps_left = Touched(), grid, step_budget
         with np.errstate(all="ignore"):
-            for program in np.ndindex(grid[::-1]):
-                machine.program = program[::-1]
+            for z, y, x in np.ndindex(grid[::-1]):
+                machine.program = (x, y, z)
                 self.compiled.call(list(values))
         return machine.touched

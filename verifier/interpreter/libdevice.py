@@ -46,7 +46,7 @@ MODELS: dict[str, Model] = {
     "cyl_bessel_i0": by_torch(torch.special.i0), "cyl_bessel_i1": by_torch(torch.special.i1),
     "isnan": np.isnan, "isinf": np.isinf, "finite": np.isfinite, "isfinite": np.isfinite, "signbit": np.signbit,
     "float2int_rn": np.rint, "float2int_rz": np.trunc, "float2int_rd": np.floor, "float2int_ru": np.ceil,
-    "popc": np.bitwise_count if hasattr(np, "bitwise_count") else lambda x: np.vectorize(lambda v: bin(v).count("1"))(x),
+    "popc": np.vectorize(int.bit_count),
 }  # fmt: skip
 for _name in ("sin", "cos", "tan", "exp", "exp10", "log", "log2", "log10", "pow"):
     MODELS[f"fast_{_name}"] = MODELS[_name]

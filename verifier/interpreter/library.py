@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.utils.flop_counter import flop_registry
 
 PRIVATE_ALLOWED = {
@@ -17,7 +18,18 @@ PRIVATE_ALLOWED = {
     "_assert_async", "_conj", "_neg_view", "_linalg_det", "_linalg_svd", "_fft_r2c", "_fft_c2r", "_fft_c2c", "_cdist_forward",
     "_index_put_impl", "_unsafe_index", "_unsafe_index_put", "_foreach_add", "_foreach_mul", "_euclidean_dist", "_trilinear",
 }  # fmt: skip
-FORBIDDEN = {"from_file", "set_", "set", "resize_", "resize", "resize_as_", "resize_as", "record_stream", "rename", "rename_"}
+FORBIDDEN = {
+    "from_file",
+    "set_",
+    "set",
+    "resize_",
+    "resize",
+    "resize_as_",
+    "resize_as",
+    "record_stream",
+    "rename",
+    "rename_",
+}
 FREE = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted", "zeros", "zeros_like", "new_zeros",
     "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "fill", "fill_", "zero_", "zero", "arange", "detach",
@@ -25,15 +37,34 @@ FREE = {
 }  # fmt: skip
 COPIES = {"clone", "copy", "copy_", "_to_copy", "contiguous", "constant_pad_nd"}
 UNINITIALISED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
-SORTS = {"sort", "argsort", "topk", "kthvalue", "median", "msort", "unique", "_unique2", "unique_consecutive", "nanmedian", "mode"}
-NARROW = {torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz}
+SORTS = {
+    "sort",
+    "argsort",
+    "topk",
+    "kthvalue",
+    "median",
+    "msort",
+    "unique",
+    "_unique2",
+    "unique_consecutive",
+    "nanmedian",
+    "mode",
+}
+NARROW = {
+    torch.float16,
+    torch.bfloat16,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+    torch.float8_e4m3fnuz,
+    torch.float8_e5m2fnuz,
+}
 
 
 class NotPermitted(Exception):
     """The operator does not exist on this device."""
 
 
-def find_operator(name: str) -> torch._ops.OpOverload:
+def find_operator(name: str) -> OpOverload:
     """Return the operator ``aten::<name>.<overload>``. Raises NotPermitted."""
     namespace, _, rest = name.partition("::")
     base, _, overload = rest.partition(".")
@@ -42,7 +73,7 @@ def find_operator(name: str) -> torch._ops.OpOverload:
         permitted = False
     packet = getattr(torch.ops.aten, base, None) if permitted else None
     found = getattr(packet, overload or "default", None) if packet is not None else None
-    if not isinstance(found, torch._ops.OpOverload):
+    if not isinstance(found, OpOverload):
         raise NotPermitted(f"operator {name[:100]} is not available on this device")
     return found
 
@@ -58,12 +89,12 @@ def list_tensors(value: Any) -> Iterator[torch.Tensor]:
         yield from list_tensors(list(value.values()))
 
 
-def find_base_name(function: torch._ops.OpOverload) -> str:
+def find_base_name(function: OpOverload) -> str:
     """Return the operator's name without namespace and overload."""
     return str(function.overloadpacket.__name__)
 
 
-def count_operations(function: torch._ops.OpOverload, args: Any, kwargs: Any, result: Any) -> int:
+def count_operations(function: OpOverload, args: Any, kwargs: Any, result: Any) -> int:
     """Return arithmetic operations plus elements read and written; allocations, fills and views cost nothing."""
     name = find_base_name(function)
     if name in FREE or function.is_view:
@@ -82,7 +113,11 @@ def count_operations(function: torch._ops.OpOverload, args: Any, kwargs: Any, re
 
 def find_narrowing(args: Any, kwargs: Any, result: Any) -> str:
     """Return ``float32 -> float16`` when an operator made narrow floats from wider ones, else an empty text."""
-    wide = {tensor.dtype for tensor in list_tensors([args, kwargs]) if tensor.dtype in (torch.float32, torch.float64) and tensor.numel() > 1}
+    wide = {
+        tensor.dtype
+        for tensor in list_tensors([args, kwargs])
+        if tensor.dtype in (torch.float32, torch.float64) and tensor.numel() > 1
+    }
     narrow = {tensor.dtype for tensor in list_tensors(result) if tensor.dtype in NARROW and tensor.numel() > 1}
     if not wide or not narrow:
         return ""

@@ -38,7 +38,9 @@ class Memory:
             self.storages[base] = (kept, flat, count + 1)
             return base
         if self.used + size > self.capacity:
-            raise OutOfDeviceMemory(f"tried to allocate {size} bytes; {self.capacity - self.used} of {self.capacity} are free")
+            raise OutOfDeviceMemory(
+                f"tried to allocate {size} bytes; {self.capacity - self.used} of {self.capacity} are free"
+            )
         self.used += size
         flat = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
         self.storages[base] = (storage, flat, 1)

@@ -31,7 +31,7 @@ FLOATS = ("f16", "bf16", "f32", "f64")
 
 
 class NotInterpretable(Exception):
-    """This interpreter has no model of an operation or type; a GPU would be needed to judge it."""
+    """The interpreter has no model of an operation or type; a GPU would be needed to judge it."""
 
 
 def find_dtype(element: str) -> type[np.generic]:
@@ -53,7 +53,9 @@ def find_size(element: str) -> int:
 def round_to_bfloat16(values: Array) -> Array:
     """Return float32 values rounded to the nearest bfloat16, ties to even."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)).view(np.float32)
+    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)).view(
+        np.float32
+    )
     return np.where(np.isnan(values), np.float32(np.nan), rounded).reshape(np.shape(values))
 
 
@@ -74,7 +76,11 @@ def convert(values: Any, element: str) -> Array:
 def encode(values: Array, element: str) -> Array:
     """Return the stored form of `values`."""
     if element == "bf16":
-        return (np.ascontiguousarray(values, np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16).reshape(np.shape(values))
+        return (
+            (np.ascontiguousarray(values, np.float32).view(np.uint32) >> np.uint32(16))
+            .astype(np.uint16)
+            .reshape(np.shape(values))
+        )
     return values.astype(STORED_DTYPES.get(element, np.int64), copy=False)
 
 

@@ -77,10 +77,19 @@ def multiply_high(left: Array, right: Array) -> Array:
 _COMPARE_INTEGERS = {
     "eq": operator.eq, "ne": operator.ne, "slt": operator.lt, "sle": operator.le, "sgt": operator.gt, "sge": operator.ge,
 }  # fmt: skip
-_COMPARE_FLOATS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
+_COMPARE_FLOATS = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
 
 
-def build_compare_integers(operation: Operation, kinds: list[Type], result: Type | None, machine: Machine) -> Evaluation:
+def build_compare_integers(
+    operation: Operation, kinds: list[Type], result: Type | None, machine: Machine
+) -> Evaluation:
     predicate = operation.attributes.split(",")[0].strip()
     if predicate in _COMPARE_INTEGERS:
         return _COMPARE_INTEGERS[predicate]
@@ -120,16 +129,20 @@ def build_truncation(operation: Operation, kinds: list[Type], result: Type | Non
     return lambda value: convert(value, element)
 
 
-def build_float_to_integer(operation: Operation, kinds: list[Type], result: Type | None, machine: Machine) -> Evaluation:
+def build_float_to_integer(
+    operation: Operation, kinds: list[Type], result: Type | None, machine: Machine
+) -> Evaluation:
     """Convert with saturation, as cvt.rzi does; NaN becomes 0."""
     assert result is not None
-    kind = np.dtype(STORED_DTYPES[result.element])
+    kind: np.dtype[Any] = np.dtype(STORED_DTYPES[result.element])
     limits = np.iinfo(kind if operation.name == "arith.fptosi" else UNSIGNED[kind.itemsize])
 
     def evaluate(value: Array) -> Array:
         wide = np.nan_to_num(np.trunc(np.asarray(value, np.float64)), nan=0.0, posinf=np.inf, neginf=-np.inf)
         inside = np.clip(wide, float(limits.min), float(limits.max))
-        whole = np.where(inside >= float(limits.max), limits.max, np.where(inside <= float(limits.min), limits.min, inside))
+        whole = np.where(
+            inside >= float(limits.max), limits.max, np.where(inside <= float(limits.min), limits.min, inside)
+        )
         return whole.astype(limits.dtype).view(kind)
 
     return evaluate
@@ -319,7 +332,7 @@ class Access:
 
     def __init__(self, machine: Machine, element: str) -> None:
         self.machine, self.element = machine, element
-        self.stored = np.dtype(STORED_DTYPES[element])
+        self.stored: np.dtype[Any] = np.dtype(STORED_DTYPES[element])
 
     def groups(self, pointers: Array, mask: Array | None) -> list[tuple[int, Array, Array, Array]]:
         """Return (base, stored elements, positions in the flat pointers, element indices) by storage."""
@@ -408,7 +421,9 @@ class CompareAndSwap(Access):
     def __call__(self, pointers: Array, expected: Array, value: Array) -> Array:
         shape = np.shape(pointers)
         old = np.zeros(math.prod(shape), self.stored)
-        wanted, values = (np.ravel(np.broadcast_to(encode(np.asarray(item), self.element), shape)) for item in (expected, value))
+        wanted, values = (
+            np.ravel(np.broadcast_to(encode(np.asarray(item), self.element), shape)) for item in (expected, value)
+        )
         for base, memory, positions, indices in self.groups(pointers, None):
             for position, index in zip(positions, indices, strict=True):
                 old[position] = memory[index]

@@ -21,7 +21,9 @@ def make_poison(dtype: torch.dtype, mark: int) -> np.ndarray[Any, Any]:
     if dtype == torch.bool:
         return np.asarray(1, np.uint8)
     size = torch.empty(0, dtype=dtype).element_size()
-    return np.asarray(mark & ((1 << (8 * size - 2)) - 1), {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}.get(size, np.uint8))
+    return np.asarray(
+        mark & ((1 << (8 * size - 2)) - 1), {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}.get(size, np.uint8)
+    )
 
 
 def has_poison(tensor: torch.Tensor, mark: int) -> bool:

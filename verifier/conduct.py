@@ -1,0 +1,85 @@
+"""Takes one submission through the gates and collects the evidence. Needs PyTorch; the judge does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from verifier.boxes import Boxes
+from verifier.compiler import Compiler
+from verifier.gates.correctness import CorrectnessGate
+from verifier.gates.intake import IntakeGate
+from verifier.gates.policy import PolicyGate
+from verifier.gates.structural import StructuralGate
+from verifier.modules import load_task_modules
+from verifier.session import Session
+from verifier.trial import Reference, Trial
+from verifier.verdict import Check, FailureCode, Gate
+
+if TYPE_CHECKING:
+    from verifier.judge import Verification
+
+
+class GateProtocol(Protocol):
+    """What every gate is."""
+
+    gate: Gate
+
+    def run(self, trial: Trial) -> list[Check]:
+        """Make the gate's checks."""
+        ...
+
+
+# Correctness comes before structure here, so that the structural record covers every graded call.
+ORDER: tuple[Callable[[], GateProtocol], ...] = (IntakeGate, CorrectnessGate, StructuralGate, PolicyGate)
+
+
+def conduct(verification: Verification, boxes: Boxes) -> None:
+    """Run the gates of `verification` in `boxes`. Raises InfrastructureFault."""
+    reference = Reference(verification.task)
+    try:
+        session = Session(boxes)
+        compiler = Compiler(boxes.compiler, verification.environment.device.compute_capability)
+        modules = load_task_modules(verification.task)
+        session.wait_until_ready()
+        trial = Trial(verification.task, verification.environment, modules, session, reference, compiler)
+        try:
+            run_gates(verification, trial)
+        finally:
+            collect(verification, trial)
+    finally:
+        reference.close()
+
+
+def run_gates(verification: Verification, trial: Trial) -> None:
+    """Run the gates in order; without an accepted first call nothing further can be judged."""
+    for make in ORDER:
+        gate = make()
+        verification.progress({"event": "gate", "gate": gate.gate, "state": "started"})
+        started = time.monotonic()
+        checks = gate.run(trial)
+        verification.finish_gate(gate.gate, checks, time.monotonic() - started)
+        if gate.gate is Gate.INTAKE and trial.nominal is None:
+            name_foreign(verification, trial)
+            break
+
+
+def name_foreign(verification: Verification, trial: Trial) -> None:
+    """A load that failed because another GPU backend is absent is a policy matter first."""
+    if any(event.startswith("foreign") for event in trial.session.read_events()):
+        verification.extra.append(FailureCode.BACKEND_FOREIGN)
+
+
+def collect(verification: Verification, trial: Trial) -> None:
+    """Keep the evidence, whatever happened."""
+    records = [*trial.records, *(fault.record for fault in trial.faults if fault.record)]
+    events = sorted({event for record in records for event in record.events})
+    verification.evidence = trial.evidence.model_copy(update={"distributions": trial.distributions, "events": events})
+    if trial.faults:
+        verification.error, verification.traceback = trial.faults[0].message, trial.faults[0].traceback
+    uninterpretable = [text for record in records for text in record.uninterpretable]
+    if uninterpretable:
+        verification.extra.append(FailureCode.INFRA_EVIDENCE_LOST)
+        verification.error = f"This environment cannot interpret the kernel; it needs a GPU. {uninterpretable[0]}"
+    verification.output = trial.session.output()

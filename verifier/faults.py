@@ -1,0 +1,26 @@
+"""The two kinds of failure of a verification: the submission's, and ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verifier.verdict import FailureCode
+
+if TYPE_CHECKING:
+    from verifier.session import CallRecord
+
+
+class CandidateFault(Exception):
+    """The submission failed; `code` says how, the texts come from its process and are hostile.
+
+    `record` is what the device saw during the call that failed, when there was one.
+    """
+
+    def __init__(self, code: FailureCode, message: str, traceback: str = "") -> None:
+        super().__init__(message)
+        self.code, self.message, self.traceback = code, message, traceback
+        self.record: CallRecord | None = None
+
+
+class InfrastructureFault(Exception):
+    """Something of ours failed; never the submitter's fault."""
