@@ -8,7 +8,7 @@ import triton
 from torch import nn
 from triton import language as tl
 
-ROUNDS: tl.constexpr = 16
+ROUNDS = tl.constexpr(16)
 
 
 @triton.jit
