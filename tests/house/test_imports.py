@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
+import re
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,8 +17,9 @@ OPEN_TO_PORTAL = {"verifier.environment", "verifier.floor", "verifier.reward", "
 
 
 def list_modules(folder: str) -> list[Path]:
-    """Return the Python files of `folder`, without sample submissions."""
-    return [path for path in sorted((ROOT / folder).rglob("*.py")) if "samples" not in path.parts]
+    """Return the Python files of `folder`, without submissions."""
+    submissions = {"samples", "exploits", "honest"}
+    return [path for path in sorted((ROOT / folder).rglob("*.py")) if not submissions & set(path.parts)]
 
 
 def find_imports(path: Path) -> set[str]:
@@ -52,3 +57,35 @@ def test_the_light_part_stays_light() -> None:
         heavy = {module for module in find_imports(path) if module.startswith("verifier.")} - OPEN_TO_PORTAL
         assert not heavy
         assert not find_roots(path) & {"torch", "triton"}
+
+
+def read_declared(*extras: str) -> set[str]:
+    """Return the packages that pyproject.toml declares for the web host and for `extras`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = project["dependencies"] + [line for extra in extras for line in project["optional-dependencies"][extra]]
+    return {re.split(r"[^A-Za-z0-9-]", line, maxsplit=1)[0].lower() for line in lines}
+
+
+def find_packages(folder: str) -> set[str]:
+    """Return the packages that the files of `folder` import."""
+    owners = importlib.metadata.packages_distributions()
+    roots = {root for path in list_modules(folder) for root in find_roots(path)}
+    others = roots - sys.stdlib_module_names - {"portal", "tests", "verifier"}
+    return {owners.get(root, [root])[0].lower().replace("_", "-") for root in others}
+
+
+@pytest.mark.parametrize(
+    ("folder", "extras"), [("portal", ()), ("verifier", ("verifier",)), ("tests", ("verifier", "dev"))]
+)
+def test_every_imported_package_is_declared(folder: str, extras: tuple[str, ...]) -> None:
+    assert find_packages(folder) <= read_declared(*extras)
+
+
+def test_every_declared_package_is_used() -> None:
+    # Django finds its driver, and Triton its build tools, by themselves.
+    indirect = {"psycopg", "setuptools"}
+    settings = (ROOT / "portal" / "settings.py").read_text(encoding="utf-8")
+    demo = (ROOT / "portal" / "ops" / "demo.py").read_text(encoding="utf-8")
+    used = find_packages("portal") | find_packages("verifier")
+    named = {name for name in read_declared("verifier") if name.replace("-", "_") in settings or f'"{name}"' in demo}
+    assert read_declared("verifier") - used - named == indirect
