@@ -171,6 +171,14 @@ def wrap(described: Message, known: dict[int, DeviceTensor]) -> DeviceTensor:
     return DeviceTensor(described) if existing is None else existing
 
 
+SETTINGS = {
+    torch.dtype: "dtype",
+    torch.device: "device",
+    torch.memory_format: "memory_format",
+    torch.layout: "layout",
+}
+
+
 class Encoder:
     """Encodes one call's arguments and remembers the tensors in them."""
 
@@ -178,28 +186,28 @@ class Encoder:
         self.known: dict[int, DeviceTensor] = {}
 
     def encode(self, value: Any) -> Any:
-        if isinstance(value, DeviceTensor):
-            self.known[value.device_handle] = value
-            return {"tensor": value.device_handle}
+        """Return the form of an argument that the device reads. Raises TypeError."""
         if isinstance(value, torch.Tensor):
+            return self.encode_tensor(value)
+        if isinstance(value, list | tuple):
+            return [self.encode(item) for item in value]
+        for kind, name in SETTINGS.items():
+            if isinstance(value, kind):
+                return {name: str(value).removeprefix("torch.")}
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        raise TypeError(f"an argument of type {type(value).__name__} cannot be sent to the device")
+
+    def encode_tensor(self, value: torch.Tensor) -> Message:
+        """Name a tensor of the device; a CPU scalar is uploaded, as CUDA operators do."""
+        if not isinstance(value, DeviceTensor):
             if value.dim():
                 raise RuntimeError(
                     "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
                 )
-            return self.encode(upload(value))
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
-        if isinstance(value, list | tuple):
-            return [self.encode(item) for item in value]
-        if isinstance(value, torch.dtype):
-            return {"dtype": str(value).removeprefix("torch.")}
-        if isinstance(value, torch.device):
-            return {"device": 0}
-        if isinstance(value, torch.memory_format):
-            return {"memory_format": str(value).removeprefix("torch.")}
-        if isinstance(value, torch.layout):
-            return {"layout": 0}
-        raise TypeError(f"an argument of type {type(value).__name__} cannot be sent to the device")
+            value = upload(value)
+        self.known[value.device_handle] = value
+        return {"tensor": value.device_handle}
 
     def decode(self, value: Any) -> Any:
         if isinstance(value, dict):
