@@ -16,8 +16,6 @@ from portal.runs.models import Attempt, Run
 from portal.runs.states import State
 from verifier.verdict import Gate, Verdict
 
-WITHHELD = "a line of the source, which is not released"
-
 
 @dataclass(frozen=True)
 class Step:
@@ -94,12 +92,12 @@ def build_gates(run: Run, verdict: Verdict | None) -> list[GateProgress]:
 def read_verdict(run: Run, user: User | AnonymousUser) -> Verdict:
     """Return the verdict of a finished `run` as `user` may see it.
 
-    Only reviewers see hidden distributions named, and only who reads the source sees what it printed or is quoted.
+    Only reviewers see hidden distributions named. Only who may read the source sees what it printed.
     """
     verdict = run.verdict.parse_body()
     if not user.is_staff:
         verdict = mask_hidden_distributions(verdict)
-    return verdict if run.source_readable_by(user) else withhold_quotes(verdict)
+    return verdict if run.source_readable_by(user) else withhold_output(verdict)
 
 
 def build_report(run: Run, user: User | AnonymousUser) -> Report:
@@ -125,7 +123,7 @@ def _map_texts(value: object, change: Callable[[str], str]) -> object:
 
 def mask_hidden_distributions(verdict: Verdict) -> Verdict:
     """Return `verdict` with the names of hidden distributions replaced, so that nobody can aim at them."""
-    hidden = sorted({record.distribution for record in verdict.evidence.distributions if not record.visible})
+    hidden = dict.fromkeys(record.distribution for record in verdict.evidence.distributions if not record.visible)
     if not hidden:
         return verdict
     aliases = {name: f"hidden-{number}" for number, name in enumerate(hidden, 1)}
@@ -140,12 +138,7 @@ def mask_hidden_distributions(verdict: Verdict) -> Verdict:
     return Verdict.model_validate(body)
 
 
-def withhold_quotes(verdict: Verdict) -> Verdict:
-    """Return `verdict` without lines of the source and what the submission printed."""
-    evidence = verdict.evidence
-    machine_code = [
-        record.model_copy(update={"offending_lines": [WITHHELD for _ in record.offending_lines]})
-        for record in evidence.machine_code
-    ]
-    withheld = {"machine_code": machine_code, "traceback": "", "output_tail": ""}
-    return verdict.model_copy(update={"evidence": evidence.model_copy(update=withheld)})
+def withhold_output(verdict: Verdict) -> Verdict:
+    """Return `verdict` without what the submission printed and the lines that its traceback quotes."""
+    evidence = verdict.evidence.model_copy(update={"traceback": "", "output_tail": ""})
+    return verdict.model_copy(update={"evidence": evidence})

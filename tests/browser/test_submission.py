@@ -26,7 +26,7 @@ from portal.runs.sample_solutions import FOLDER
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 START_SECONDS = 60
-VERDICT_SECONDS = 120
+VERDICT_SECONDS = 240
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from portal.runs.templatetags.run_display import dimensions, figure, joined, percentage, speedup
-from verifier.verdict import Figure
+from portal.runs.templatetags.run_display import allowed, dimensions, figure, joined, observed, percentage, speedup
+from verifier.verdict import Check, Figure
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,22 @@ from verifier.verdict import Figure
 )
 def test_figure(value: Figure, text: str) -> None:
     assert figure(value) == text
+
+
+@pytest.mark.parametrize(
+    ("check", "texts"),
+    [
+        (
+            Check(name="n", label="l", passed=True, observed=3, allowed=4096, unit="bytes, at most"),
+            ("3 bytes", "at most 4,096 bytes"),
+        ),
+        (Check(name="n", label="l", passed=True, observed=0.9, allowed=0.5, unit="share"), ("0.9 share", "0.5 share")),
+        (Check(name="n", label="l", passed=True, observed="none"), ("none", "\u2013")),
+        (Check(name="n", label="l", passed=None, unit="bytes"), ("\u2013", "\u2013")),
+    ],
+)
+def test_observed_and_allowed(check: Check, texts: tuple[str, str]) -> None:
+    assert (observed(check), allowed(check)) == texts
 
 
 def test_shares_and_speedups() -> None:
