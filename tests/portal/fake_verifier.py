@@ -36,7 +36,7 @@ def decide(order: str, task: str, environment: str, source: str) -> Verdict:
     return build_verdict(task, environment, source)
 
 
-def act(order: str, argument: str) -> None:
+def act(order: str, argument: str, path: str) -> None:
     """Do what the submission asks for before the verdict."""
     match order:
         case "exit":
@@ -51,8 +51,8 @@ def act(order: str, argument: str) -> None:
         case "slow":
             time.sleep(float(argument))
         case "hang":
-            # A child in the same group, so that a test can see that nothing of the group is left.
-            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            # A child in the same group, named by the submission's path, so that a test sees whether it is left.
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", path])
             time.sleep(600)
 
 
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> None:
     source = Path(path).read_bytes().decode()
     order, _, argument = source.splitlines()[0].removeprefix("# do: ").partition(" ")
     report(Gate.INTAKE, "started", 0.1)
-    act(order, argument)
+    act(order, argument, path)
     report(Gate.INTAKE, "passed", 0.2)
     report(Gate.STRUCTURAL, "started", 0.3)
     sys.stdout.write(decide(order, task, environment, source).to_json())
