@@ -18,7 +18,8 @@ import pytest
 
 from portal.ops import demo
 from portal.ops.demo import HOST, ROOT, DemoError
-from tests.house.test_processes import is_alive, wait_until
+from tests.house.test_processes import is_alive
+from tests.portal.processes import wait_for
 
 READY = re.compile(r"Open +(?P<address>http://\S+)\n +Sign in +(?P<username>\S+) / (?P<password>\S+)\n")
 
@@ -103,7 +104,7 @@ class Running:
 
     def wait_until_open(self) -> re.Match[str]:
         """Return address and sign-in as soon as they are printed."""
-        wait_until(lambda: "Ctrl-C" in self.read() or self.process.poll() is not None, seconds=120)
+        wait_for(lambda: "Ctrl-C" in self.read() or self.process.poll() is not None, seconds=120)
         match = READY.search(self.read())
         assert match, self.read()
         return match
@@ -143,14 +144,14 @@ def test_the_demo_prints_one_address_and_one_working_sign_in_and_ends_cleanly(ru
     os.kill(launcher, signal.SIGINT)
     assert running_demo.process.wait(30) == 0
     assert "Traceback" not in running_demo.read()
-    wait_until(lambda: not running_demo.find_processes())
+    wait_for(lambda: not running_demo.find_processes())
 
 
 def test_a_killed_demo_leaves_no_process(running_demo: Running) -> None:
     running_demo.wait_until_open()
     assert len(running_demo.find_processes()) > 3
     running_demo.process.kill()
-    wait_until(lambda: not running_demo.find_processes(), seconds=30)
+    wait_for(lambda: not running_demo.find_processes(), seconds=30)
 
 
 def is_launcher(process: int) -> bool:

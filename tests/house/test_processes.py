@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from portal.ops import processes
 from portal.ops.processes import Service, ServiceError, keep_running, running
+from tests.portal.processes import list_processes, wait_for
 
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 # Ignores the polite signal, and so does its own child.
@@ -33,21 +32,9 @@ with running([Service("sleeper", ["sleep", "60"], Path(sys.argv[1]))]) as stop:
 """
 
 
-def wait_until(check: Callable[[], bool], seconds: float = 10) -> None:
-    """Return as soon as `check()` holds; fail when it never does."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def is_alive(process: int) -> bool:
     """Return whether `process` runs; a dead one that nobody reaped does not."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
+    return any(number == process and state != "Z" for number, state, _ in list_processes())
 
 
 def find_children(parent: int) -> list[int]:
@@ -58,7 +45,7 @@ def find_children(parent: int) -> list[int]:
 def test_services_run_inside_and_are_gone_after(tmp_path: Path) -> None:
     service = Service("sleeper", SLEEPER, tmp_path / "logs" / "sleeper.log")
     with running([service]):
-        wait_until(lambda: service.read_tail() == "up\n")
+        wait_for(lambda: service.read_tail() == "up\n")
         assert not service.has_ended()
     assert service.has_ended()
 
@@ -74,10 +61,10 @@ def test_a_stubborn_service_is_killed_with_its_children(tmp_path: Path, monkeypa
     monkeypatch.setattr(processes, "STOP_SECONDS", 0.2)
     service = Service("stubborn", [sys.executable, "-c", STUBBORN], tmp_path / "stubborn.log")
     with running([service]):
-        wait_until(lambda: service.read_tail().endswith("\n"))
+        wait_for(lambda: service.read_tail().endswith("\n"))
     child = int(service.read_tail())
     assert service.has_ended()
-    wait_until(lambda: not is_alive(child))
+    wait_for(lambda: not is_alive(child))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -98,7 +85,7 @@ def test_no_service_outlives_its_parent(tmp_path: Path, number: signal.Signals) 
     (service,) = find_children(parent.pid)
     parent.send_signal(number)
     parent.wait(10)
-    wait_until(lambda: not is_alive(service))
+    wait_for(lambda: not is_alive(service))
 
 
 def test_a_service_that_ends_at_once_is_given_up_with_its_output(tmp_path: Path) -> None:
@@ -114,7 +101,7 @@ def test_a_service_that_had_lived_is_started_again(tmp_path: Path, monkeypatch: 
         assert service.process is not None
         first = service.process.pid
         service.process.kill()
-        wait_until(service.has_ended)
+        wait_for(service.has_ended)
         processes.revive_ended([service])
         assert service.process.pid != first
         assert not service.has_ended()
