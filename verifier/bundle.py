@@ -56,7 +56,8 @@ def read_file(path: Path) -> bytes:
             FailureCode.ART_BAD_BUNDLE,
             f"{path} cannot be read as a regular file: {error.strerror}. Symbolic links are refused.",
         ) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise BundleError(FailureCode.ART_BAD_BUNDLE, f"{path} is not a regular file.")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise BundleError(FailureCode.ART_BAD_BUNDLE, f"{path} is not a regular file.")
         return file.read(MAXIMUM_BYTES + 1)
