@@ -1,0 +1,98 @@
+"""The verifier's conscience: every exploit is rejected with its code, every honest technique is accepted.
+
+A fixture says in its first lines what it is: ``# task:``, and for an exploit ``# expect:`` the primary code and
+``# also:`` a secondary one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from verifier import session
+from verifier.environment import load_environment
+from verifier.judge import verify
+from verifier.task import load_task
+from verifier.verdict import Outcome, Verdict
+
+ROOT = Path(__file__).resolve().parents[1]
+PARALLEL = 2
+
+
+@dataclass(frozen=True)
+class Fixture:
+    """One submission and what must become of it."""
+
+    path: Path
+    task: str
+    expected: str
+    also: list[str] = field(default_factory=list)
+
+
+def read_fixture(path: Path) -> Fixture:
+    """Return the fixture at `path`. Raises ValueError when its header is incomplete."""
+    text = path.read_text(encoding="utf-8")
+    header = dict(re.findall(r"^# (task|expect|why): (.+)$", text, re.MULTILINE))
+    wanted = {"task", "why"} | ({"expect"} if path.parent.name == "exploits" else set())
+    if header.keys() < wanted:
+        raise ValueError(f"{path}: the header lacks {wanted - header.keys()}")
+    return Fixture(path, header["task"], header.get("expect", ""), re.findall(r"^# also: (\w+)$", text, re.MULTILINE))
+
+
+def list_fixtures(folder: str) -> list[Fixture]:
+    return [read_fixture(path) for path in sorted((ROOT / folder).glob("*.py")) if path.name != "__init__.py"]
+
+
+EXPLOITS, HONEST = list_fixtures("exploits"), list_fixtures("honest")
+
+
+def judge(fixture: Fixture) -> Verdict:
+    return verify(load_task(fixture.task), fixture.path.read_bytes(), load_environment("cpu-interpreter"))
+
+
+@pytest.fixture(scope="module")
+def verdicts(request: pytest.FixtureRequest) -> Iterator[dict[Path, Future[Verdict]]]:
+    """The verdicts of the selected fixtures, worked out two at a time while the tests ask for them in order."""
+    patch = pytest.MonkeyPatch()
+    # What hangs is meant to hang: a shorter wait keeps the same verdict.
+    for name, seconds in (("LOAD_SECONDS", 30.0), ("CALL_SECONDS", 40.0), ("FIRST_CALL_SECONDS", 60.0)):
+        patch.setattr(session, name, seconds)
+    items = [item for item in request.session.items if item.path == request.path]
+    chosen = [item.callspec.params["fixture"] for item in items if hasattr(item, "callspec")]
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        futures = {fixture.path: pool.submit(judge, fixture) for fixture in chosen}
+        yield futures
+        for future in futures.values():
+            future.cancel()
+    patch.undo()
+
+
+@pytest.mark.parametrize("fixture", EXPLOITS, ids=lambda fixture: fixture.path.stem)
+def test_an_exploit_is_rejected_with_its_code(fixture: Fixture, verdicts: dict[Path, Future[Verdict]]) -> None:
+    verdict = verdicts[fixture.path].result()
+    assert verdict.outcome is Outcome.REJECTED, verdict.evidence.error
+    assert verdict.failures[0] == fixture.expected, (verdict.failures, verdict.evidence.error)
+    assert set(fixture.also) <= set(verdict.failures)
+
+
+@pytest.mark.parametrize("fixture", HONEST, ids=lambda fixture: fixture.path.stem)
+def test_an_honest_technique_is_accepted(fixture: Fixture, verdicts: dict[Path, Future[Verdict]]) -> None:
+    verdict = verdicts[fixture.path].result()
+    assert verdict.outcome is Outcome.ACCEPTED, (verdict.failures, verdict.evidence.error, verdict.evidence.traceback)
+
+
+@pytest.mark.parametrize("task", ["l1-01", "l1-09", "l2-01"])
+def test_the_certified_solution_is_accepted(task: str) -> None:
+    found = load_task(task)
+    verdict = verify(found, (found.path / "certified.py").read_bytes(), load_environment("cpu-interpreter"))
+    assert verdict.outcome is Outcome.ACCEPTED, (verdict.failures, verdict.evidence.error)
+
+
+def test_there_are_enough_fixtures_on_both_sides() -> None:
+    assert len(EXPLOITS) >= 12
+    assert len(HONEST) >= 6
