@@ -17,7 +17,7 @@ OUTCOME_EXPLANATIONS = {
     Outcome.ACCEPTED: "Every gate that can be judged in this environment passed. "
     "Speed is not measured there, so this is not a pass of the benchmark.",
     Outcome.BELOW_TARGET: "Correct and within the rules, but slower than the certified target.",
-    Outcome.REJECTED: "A gate before performance failed. A measured speedup is recorded and does not count.",
+    Outcome.REJECTED: "A gate before performance failed, so that no speed counts, whatever the stopwatch says.",
     Outcome.INFRASTRUCTURE: "The fault is on our side. The run is tried again and never counted.",
 }
 

@@ -206,6 +206,26 @@ def test_a_file_that_will_be_refused_is_stopped_in_the_page(page: Page, tmp_path
         expect(page.get_by_role("button", name="Submit the run")).to_be_disabled()
 
 
+DROP = """async (box, text) => {
+  const files = new DataTransfer();
+  files.items.add(new File([text], "solution.py"));
+  box.dispatchEvent(new DragEvent("drop", { dataTransfer: files, bubbles: true, cancelable: true }));
+}"""
+
+
+def test_a_dropped_file_is_submitted(page: Page) -> None:
+    page.goto("/submit/")
+    page.get_by_label("Task").select_option("l1-09")
+    page.locator("[data-drop]").evaluate(DROP, "class ModelNew: dropped = True\n")
+    checks = page.get_by_label("Checks before upload")
+    expect(checks).to_contain_text("solution.py is the name of one .py file")
+    expect(checks).to_contain_text("does not seem to hold: uses @triton.jit")
+    page.get_by_role("button", name="Submit the run").click()
+    expect(page.get_by_role("region", name="Source")).to_contain_text("dropped = True")
+    page.get_by_role("button", name="Cancel the run").click()
+    expect(page.get_by_text("was cancelled").or_(page.get_by_text("asked to stop"))).to_be_visible()
+
+
 def test_markup_in_a_submission_does_not_run(page: Page) -> None:
     page.goto("/submit/")
     page.get_by_label("Task").select_option("l1-09")
