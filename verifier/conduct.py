@@ -43,7 +43,9 @@ def conduct(verification: Verification, boxes: Boxes) -> None:
         compiler = Compiler(boxes.compiler, verification.environment.device.compute_capability)
         modules = load_task_modules(verification.task)
         session.wait_until_ready()
-        trial = Trial(verification.task, verification.environment, modules, session, reference, compiler)
+        trial = Trial(
+            verification.task, verification.source, verification.environment, modules, session, reference, compiler
+        )
         try:
             run_gates(verification, trial)
         finally:

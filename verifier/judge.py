@@ -54,6 +54,7 @@ class Verification:
         self, task: Task, data: bytes, environment: EnvironmentSpecification, progress: Progress = ignore
     ) -> None:
         self.task, self.data, self.environment = task, data, environment
+        self.source = ""
         self.started_at, self.started = datetime.now(UTC), time.monotonic()
         self.results: dict[Gate, GateResult] = {}
         self.extra: list[FailureCode] = []
@@ -69,7 +70,7 @@ class Verification:
     def run(self) -> Verdict:
         """Return the verdict. Raises SandboxUnavailable when this host may not judge at all."""
         try:
-            check_bytes(self.data)
+            self.source = check_bytes(self.data)
         except BundleError as error:
             self.refuse(error)
             return self.conclude()

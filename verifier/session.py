@@ -5,6 +5,7 @@ This module is the judge's side. It trusts the device and nothing that the submi
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from verifier.boxes import SOLUTION_PATH, Boxes
+from verifier.boxes import Boxes
 from verifier.candidate.channel import ChannelClosed, Message, ProtocolError
 from verifier.candidate.transfer import from_bytes, pack_tensors, to_bytes
 from verifier.faults import CandidateFault, InfrastructureFault
@@ -73,10 +74,8 @@ class CallResult:
     """The outputs of one call, as the device holds them, and what happened meanwhile."""
 
     outputs: list[torch.Tensor]
-    described: list[Message]
-    many: bool
+    places: list[Message]
     record: CallRecord
-    held: list[int]
 
 
 @dataclass(frozen=True)
@@ -89,10 +88,10 @@ class KernelText:
     text: str
 
     @property
-    def is_own(self) -> bool:
-        """True when Triton's front end made it from a function in the submitted file."""
-        head = next((line for line in self.text.splitlines() if line.startswith("#loc")), "")
-        return f'"{SOLUTION_PATH}"' in head
+    def file(self) -> str:
+        """The file that Triton's front end read it from."""
+        match = re.search(r'^#loc\d* = loc\("([^"]*)":', self.text, re.MULTILINE)
+        return match[1] if match else ""
 
 
 ERROR_CODES = (
@@ -123,6 +122,18 @@ def classify_error(stage: str, kinds: list[str]) -> FailureCode:
     )
 
 
+OutputType = tuple[list[int], str]
+
+
+def check_outputs(described: list[Message], expected: list[OutputType], *, many: bool) -> None:
+    """Check number, shapes and dtypes, before any value is read. Raises CandidateFault."""
+    found = [(item["shape"], item["dtype"]) for item in described]
+    if found != expected or many != (len(expected) > 1):
+        texts = [", ".join(f"{dtype}{shape}" for shape, dtype in types[:8]) for types in (found, expected)]
+        message = f"forward returned {f'({texts[0]})' if many else texts[0]}, expected {texts[1]}"
+        raise CandidateFault(FailureCode.CORR_SHAPE_DTYPE, message)
+
+
 class Session:
     """The talk with the candidate and device processes of one submission."""
 
@@ -130,6 +141,7 @@ class Session:
         self.candidate_process, self.candidate = boxes.candidate.process, boxes.candidate.channel
         self.device_process, self.device = boxes.device.process, boxes.device.channel
         self.alive = True
+        self.working = False
         self.flags: set[str] = set()
         self.poison = secrets.randbits(32)
 
@@ -145,11 +157,7 @@ class Session:
             ) from error
         except (ChannelClosed, ProtocolError) as error:
             self.alive = False
-            if self.device_process.reason == "out of memory":
-                raise CandidateFault(
-                    FailureCode.ART_OOM, "the submission's work needed more device memory than the limit"
-                ) from error
-            raise InfrastructureFault(f"the device process ended: {self.device_process.output()[-500:]}") from error
+            raise self.explain_device_end() from error
 
     def ask_candidate(self, message: Message, seconds: float) -> Answer:
         """Ask the submission's process. Raises CandidateFault for an error, a hang, an end, or a breach."""
@@ -177,6 +185,9 @@ class Session:
             self.alive = False
             raise CandidateFault(FailureCode.TAMPER_HARNESS, "the process answered a request that was not made")
         self.flags |= {flag[:60] for flag in answer.flags}
+        if answer.error is not None and "ChannelClosed" in answer.error:
+            self.alive = False
+            raise self.explain_device_end()
         if answer.error is not None:
             raise CandidateFault(classify_error(stage, answer.error), answer.message, answer.traceback)
         return answer
@@ -192,6 +203,16 @@ class Session:
             STAGE_CODES.get(stage, FailureCode.ART_RUNTIME_ERROR), f"the process ended during {stage} ({reason})"
         )
 
+    def explain_device_end(self) -> CandidateFault | InfrastructureFault:
+        """Return the fault of a device that was lost: the submission's, once it has been at work there."""
+        if self.device_process.reason == "out of memory":
+            return CandidateFault(FailureCode.ART_OOM, "the submission's work needed more device memory than the limit")
+        if self.working:
+            return CandidateFault(
+                FailureCode.ART_RUNTIME_ERROR, "the device was lost while it ran the submission's work"
+            )
+        return InfrastructureFault(f"the device process ended: {self.device_process.output()[-500:]}")
+
     def wait_until_ready(self) -> None:
         """Wait for the device process to answer. Raises InfrastructureFault."""
         try:
@@ -201,6 +222,7 @@ class Session:
 
     def load(self) -> None:
         """Import the submission."""
+        self.working = True
         self.ask_candidate({"do": "load"}, LOAD_SECONDS)
 
     def construct(self, instance: int, arguments: list[Any], state: dict[str, torch.Tensor]) -> list[DeviceInput]:
@@ -231,31 +253,44 @@ class Session:
         for item in items:
             self.ask_device({"do": "overwrite", "handle": item.handle}, to_bytes(tensors[item.name]))
 
-    def read(self, handle: int) -> tuple[Message, torch.Tensor]:
-        """Return a tensor of the device and its description. Raises CandidateFault when there is none."""
-        answer, data = self.ask_device({"do": "read", "handle": handle})
-        if answer.get("missing"):
+    def describe(self, handles: list[int]) -> list[Message]:
+        """Return shapes, types and places of tensors. Raises CandidateFault when one does not exist."""
+        answer, _ = self.ask_device({"do": "describe", "handles": handles})
+        if None in answer["tensors"]:
             raise CandidateFault(FailureCode.TAMPER_HARNESS, "an output names a tensor that does not exist")
-        described = answer["tensor"]
-        return described, from_bytes(data, described["shape"], described["dtype"])
+        return list(answer["tensors"])
+
+    def read(self, described: Message) -> torch.Tensor:
+        """Return the values of a tensor whose size has been checked."""
+        _, data = self.ask_device({"do": "read", "handle": described["handle"]})
+        return from_bytes(data, described["shape"], described["dtype"])
 
     def call(
-        self, instance: int, inputs: list[DeviceInput], *, ablate: list[str] | None = None, first: bool = False
+        self,
+        instance: int,
+        inputs: list[DeviceInput],
+        expected: list[OutputType],
+        *,
+        ablate: list[str] | None = None,
+        first: bool = False,
     ) -> CallResult:
-        """Run one forward call and return what the device holds afterwards. Raises CandidateFault."""
+        """Run one forward call and return what the device holds afterwards.
+
+        `expected` are the shapes and dtypes that the outputs must have. Raises CandidateFault.
+        """
         self.ask_device({"do": "begin", "ablate": ablate or [], "noise": secrets.randbits(32)})
         message = {"do": "call", "instance": instance, "inputs": [item.described for item in inputs]}
         try:
             answer = self.ask_candidate(message, FIRST_CALL_SECONDS if first else CALL_SECONDS)
+            described = self.describe(answer.outputs)
+            check_outputs(described, expected, many=answer.many)
         except CandidateFault as fault:
             fault.record = self.end_record() if fault.code is not FailureCode.ART_HANG else None
             raise
         record = self.end_record()
-        read = [self.read(handle) for handle in answer.outputs]
         held, _ = self.ask_device({"do": "hold", "handles": answer.outputs})
-        return CallResult(
-            [value for _, value in read], [described for described, _ in read], answer.many, record, held["handles"]
-        )
+        places = [{**item, "handle": handle} for item, handle in zip(described, held["handles"], strict=True)]
+        return CallResult([self.read(place) for place in places], places, record)
 
     def end_record(self) -> CallRecord:
         """Return what the device saw since the call began."""
@@ -268,11 +303,6 @@ class Session:
             return sorted(self.end_record().events)
         except (CandidateFault, InfrastructureFault):
             return []
-
-    def forget(self, inputs: list[DeviceInput], held: list[int]) -> None:
-        """Free inputs and held outputs."""
-        self.ask_candidate({"do": "forget", "inputs": [item.handle for item in inputs]}, CALL_SECONDS)
-        self.ask_device({"do": "drop", "handles": [*(item.handle for item in inputs), *held]})
 
     def list_kernels(self) -> list[KernelText]:
         """Return every kernel that was handed to the device."""

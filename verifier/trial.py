@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 
+from verifier.boxes import SOLUTION_PATH
 from verifier.candidate.channel import Channel, Message
 from verifier.candidate.transfer import pack_tensors, unpack_tensors
 from verifier.compiler import Compiler
@@ -20,8 +21,8 @@ from verifier.faults import CandidateFault, InfrastructureFault
 from verifier.interpreter.poison import has_poison
 from verifier.modules import TaskModules
 from verifier.oracle import Comparison, compare_all, has_same_bits
-from verifier.session import CallRecord, CallResult, DeviceInput, Session
-from verifier.task import Task, TensorSpecification
+from verifier.session import CallRecord, CallResult, DeviceInput, KernelText, OutputType, Session
+from verifier.task import Task
 from verifier.verdict import Check, DistributionRecord, Evidence, FailureCode, Figure
 
 REFERENCE_SECONDS = 120.0
@@ -89,6 +90,7 @@ class Trial:
     """The state of one verification."""
 
     task: Task
+    source: str
     environment: EnvironmentSpecification
     modules: TaskModules
     session: Session
@@ -110,8 +112,9 @@ class Trial:
         return dims.timed if self.environment.dims == "timed" else dims.small
 
     @property
-    def output_specifications(self) -> list[TensorSpecification]:
-        return self.task.specification.outputs
+    def output_types(self) -> list[OutputType]:
+        """The shapes and dtypes that every call must return."""
+        return [(list(item.resolve_shape(self.dims)), item.dtype) for item in self.task.specification.outputs]
 
     def draw(self, distribution: str) -> Tensors:
         """Return a fresh, secretly seeded input set."""
@@ -135,23 +138,17 @@ class Trial:
         self, sample: Sample, *, instance: int = 0, ablate: list[str] | None = None, first: bool = False
     ) -> CallResult:
         """Run one call on a sample and compare it, unless it is ablated. Raises CandidateFault."""
-        result = self.session.call(instance, sample.placed, ablate=ablate, first=first)
+        result = self.session.call(instance, sample.placed, self.output_types, ablate=ablate, first=first)
         if ablate is None:
             self.records.append(result.record)
-            self.check_structure(result)
             sample.result = result
             sample.comparison = compare_all(result.outputs, sample.oracle, self.task.specification.tolerance)
         return result
 
-    def check_structure(self, result: CallResult) -> None:
-        """Raise CandidateFault unless the outputs have the task's number, shapes and dtypes."""
-        expected = [(list(item.resolve_shape(self.dims)), item.dtype) for item in self.output_specifications]
-        found = [(described["shape"], described["dtype"]) for described in result.described]
-        if found != expected or result.many != (len(expected) > 1):
-            raise CandidateFault(
-                FailureCode.CORR_SHAPE_DTYPE,
-                f"forward returned {describe(found, many=result.many)}, expected {describe(expected, many=len(expected) > 1)}",
-            )
+    def is_own(self, kernel: KernelText) -> bool:
+        """Return whether Triton's front end made a kernel from a function that the submitted file defines."""
+        defined = re.search(rf"^\s*def {re.escape(kernel.name)}\s*\(", self.source, re.MULTILINE)
+        return kernel.file == SOLUTION_PATH and defined is not None
 
     def explain_wrong(self, sample: Sample, otherwise: FailureCode) -> FailureCode:
         """Return the code of a wrong output: what it repeats, what it left unwritten, or `otherwise`."""
@@ -171,12 +168,6 @@ class Trial:
     def remember(self, sample: Sample) -> None:
         """Keep an answered sample, so that a later repetition of its output is recognised."""
         self.answered.append(sample)
-
-
-def describe(tensors: Sequence[tuple[list[int], str]], *, many: bool) -> str:
-    """Return shapes and dtypes as text."""
-    texts = [f"{dtype}{shape}" for shape, dtype in tensors[:8]]
-    return f"({', '.join(texts)})" if many else ", ".join(texts)
 
 
 def same_tensors(left: Tensors, right: Tensors) -> bool:

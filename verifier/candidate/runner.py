@@ -6,7 +6,6 @@ which tensors came out; it decides nothing. From the import of the submission on
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import json
 import socket
@@ -115,13 +114,6 @@ class Runner:
             self.inputs[handle] = tensors.DeviceTensor({**described, "owned": False})
         return self.inputs[handle]
 
-    def forget(self, message: Message) -> Message:
-        """Drop inputs that the judge is done with, and garbage."""
-        for handle in message["inputs"]:
-            self.inputs.pop(handle, None)
-        gc.collect()
-        return {}
-
 
 def explain_difference(wanted: Message, found: Message) -> str:
     """Return which parameters and buffers differ."""
@@ -152,7 +144,6 @@ def serve(judge: Channel, runner: Runner) -> None:
         "load": runner.load,
         "construct": runner.construct,
         "call": runner.call,
-        "forget": runner.forget,
     }
     while True:
         message, _ = judge.receive()

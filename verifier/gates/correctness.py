@@ -123,9 +123,9 @@ class CorrectnessGate:
         after = trial.call(second)
         trial.remember(first)
         trial.remember(second)
-        kept = [trial.session.read(handle)[1] for handle in before.held]
-        earlier = {item["storage"] for item in before.described}
-        later = {item["storage"] for item in after.described}
+        kept = [trial.session.read(place) for place in before.places]
+        earlier = {item["storage"] for item in before.places}
+        later = {item["storage"] for item in after.places}
         given = {item.described["storage"] for item in [*first.placed, *second.placed, *trial.state_inputs]}
         shared = len((earlier & later) | ((earlier | later) & given))
         unchanged = has_same_bits(kept, before.outputs)
@@ -327,7 +327,7 @@ class CorrectnessGate:
         changed = [
             name
             for (name, value), item in zip(given.items(), places, strict=True)
-            if not has_same_bits([trial.session.read(item.handle)[1]], [value])
+            if not has_same_bits([trial.session.read(item.described)], [value])
         ]
         label = "inputs and parameters are left untouched"
         return [

@@ -52,4 +52,4 @@ class IntakeGate:
         _, operations = trial.reference.run(sample.inputs)
         trial.reference_operations = sum(operations.values())
         trial.remember(sample)
-        return ", ".join(f"{item.dtype}{list(item.resolve_shape(trial.dims))}" for item in trial.output_specifications)
+        return ", ".join(f"{dtype}{shape}" for shape, dtype in trial.output_types)

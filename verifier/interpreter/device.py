@@ -89,6 +89,7 @@ class Device:
         self.fault = ""
         self.uninterpretable: list[str] = []
         self.events: Counter[str] = Counter()
+        self.given: set[int] = set()
         self.graphs: list[list[Callable[[], None]]] = []
         self.recording: list[Callable[[], None]] | None = None
         self.next_handle = 1
@@ -101,8 +102,16 @@ class Device:
         self.tensors[handle] = (tensor, self.memory.retain(tensor))
         return handle
 
+    def drop_own(self, handle: Any) -> None:
+        """Forget a tensor of the submission's; one that the judge gave is not its to free."""
+        if handle in self.given:
+            self.events["protocol_error"] += 1
+        else:
+            self.drop(handle)
+
     def drop(self, handle: int) -> None:
         """Forget a tensor; its storage goes with its last handle."""
+        self.given.discard(handle)
         kept = self.tensors.pop(handle, None)
         if kept is not None:
             self.memory.release(kept[1])
@@ -170,9 +179,13 @@ class Device:
             raise OverBudget(f"a grid of {programs} programs is too large for this environment")
         try:
             touched = loaded.kernel.run(grid, arguments, STEP_BUDGET)
-        except NotInterpretable as error:
-            self.uninterpretable.append(f"{loaded.name}: {error}")
+        except (IllegalAccess, OverBudget, MemoryError):
             raise
+        except Exception as error:
+            # A gap of this interpreter's must not become the submitter's failure.
+            reason = f"{loaded.name}: {type(error).__name__}: {error}"[:300]
+            self.uninterpretable.append(reason)
+            raise NotInterpretable(reason) from error
         usage.operations += touched.operations
         if loaded.digest in self.ablated:
             self.replace_with_noise(touched)
@@ -221,6 +234,13 @@ def make_replay(function: OpOverload, args: Any, kwargs: Any, result: Any) -> Ca
     return replay
 
 
+def name_error(error: Exception) -> str:
+    """Return the kind under which an exception is reported."""
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return OutOfDeviceMemory.__name__
+    return type(error).__name__
+
+
 class CandidateService:
     """Answers the submission's process. Every request is untrusted."""
 
@@ -242,13 +262,13 @@ class CandidateService:
         device = self.device
         try:
             for handle in message.get("free", ()):
-                device.drop(handle)
+                device.drop_own(handle)
             device.check_fault()
             return self.handlers[message["do"]](message, data)
         except Exception as error:  # noqa: BLE001 - whatever a hostile request provokes is its own answer
             if isinstance(error, IllegalAccess):
                 device.fault = str(error)
-            return {"error": type(error).__name__, "message": str(error)[:2000]}, b""
+            return {"error": name_error(error), "message": str(error)[:2000]}, b""
 
     def decode(self, value: Any) -> Any:
         """Turn an encoded argument into a device-side value. Raises NotPermitted."""
@@ -357,7 +377,9 @@ class JudgeService:
             size = tensor.numel() * tensor.element_size()
             tensor.copy_(from_bytes(data[offset : offset + size], item["shape"], item["dtype"]))
             offset += size
-            described.append(self.device.describe(self.device.add(tensor)))
+            handle = self.device.add(tensor)
+            self.device.given.add(handle)
+            described.append(self.device.describe(handle))
         return {"tensors": described}, b""
 
     def do_overwrite(self, message: Message, data: bytes) -> tuple[Message, bytes]:
@@ -365,20 +387,21 @@ class JudgeService:
         tensor.copy_(from_bytes(data, list(tensor.shape), str(tensor.dtype).removeprefix("torch.")))
         return {}, b""
 
+    def do_describe(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+        """Return the descriptions of tensors, None for one that does not exist."""
+        known = self.device.tensors
+        return {
+            "tensors": [self.device.describe(handle) if handle in known else None for handle in message["handles"]]
+        }, b""
+
     def do_read(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        if message["handle"] not in self.device.tensors:
-            return {"missing": True}, b""
-        return {"tensor": self.device.describe(message["handle"])}, to_bytes(self.device.tensor(message["handle"]))
+        return {}, to_bytes(self.device.tensor(message["handle"]))
 
     def do_hold(self, message: Message, data: bytes) -> tuple[Message, bytes]:
         """Keep an output alive after the submission drops it; the judge's handle is a new one."""
         held = [self.device.add(self.device.tensor(handle)) for handle in message["handles"]]
+        self.device.given.update(held)
         return {"handles": held}, b""
-
-    def do_drop(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        for handle in message["handles"]:
-            self.device.drop(handle)
-        return {}, b""
 
     def do_begin(self, message: Message, data: bytes) -> tuple[Message, bytes]:
         self.device.record = Record()
