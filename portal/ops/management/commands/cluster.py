@@ -21,7 +21,7 @@ def tie_descendants() -> None:
     os.register_at_fork(after_in_child=tie)
 
 
-class Command(QClusterCommand):  # type: ignore[misc]  # django-q2 ships no types
+class Command(QClusterCommand):
     help = "The django-q2 cluster that `manage.py worker` starts and watches over. Do not start it by hand."
     # The worker has checked already.
     requires_system_checks = ()
