@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from statistics import geometric_mean
 from typing import Any, cast
 
 from django.db import transaction
@@ -9,6 +8,7 @@ from django.db.models import Count, F, Q, QuerySet
 
 from portal.runs.models import Run, Verdict
 from portal.standings.models import Standing
+from portal.standings.statistics import geometric_mean
 from verifier.verdict import FailureCode, Outcome
 
 _COUNTED_SPEED = (Outcome.PASSED, Outcome.BELOW_TARGET)

@@ -194,6 +194,15 @@ def test_an_unknown_environment_is_refused(catalog: None) -> None:
         call_command("worker", environment="moon")
 
 
+def test_a_worker_needs_the_tables(tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "PORTAL_VAR": str(tmp_path)}
+    command = [sys.executable, "manage.py", "worker"]
+    ended = subprocess.run(command, cwd=settings.BASE_DIR, env=environment, capture_output=True, check=False, text=True)
+    assert ended.returncode == 1
+    assert "Run migrate and load_tasks first." in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_a_worker_needs_the_catalogue() -> None:
     with pytest.raises(CommandError, match="run load_tasks first"):
         call_command("worker")

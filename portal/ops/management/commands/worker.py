@@ -7,9 +7,20 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import Tags
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 
 from portal.catalog.models import Environment
 from portal.ops.supervisor import Supervisor, WorkerBusy
+
+
+def check_environment(slug: str) -> None:
+    """Raise CommandError when the database cannot be read or knows no such environment."""
+    try:
+        known = list(Environment.objects.values_list("slug", flat=True))
+    except DatabaseError as error:
+        raise CommandError(f"The database cannot be read: {error}. Run migrate and load_tasks first.") from error
+    if slug not in known:
+        raise CommandError(f"No environment {slug!r}. Known: {', '.join(known) or 'none; run load_tasks first'}.")
 
 
 class Command(BaseCommand):
@@ -21,9 +32,7 @@ class Command(BaseCommand):
         parser.add_argument("--environment", default=settings.SERVED_ENVIRONMENTS[0], help="default: %(default)s")
 
     def handle(self, *_: Any, environment: str, **__: Any) -> None:
-        if not Environment.objects.filter(slug=environment).exists():
-            known = ", ".join(Environment.objects.values_list("slug", flat=True))
-            raise CommandError(f"No environment {environment!r}. Known: {known or 'none; run load_tasks first'}.")
+        check_environment(environment)
         supervisor = Supervisor(environment)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, supervisor.request_stop)
