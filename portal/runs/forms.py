@@ -63,7 +63,6 @@ class SubmissionForm(VisibilityForm):
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.label_suffix = ""
         offer(self, "task", Task.objects.active().for_lists())
         offer(self, "environment", Environment.objects.filter(slug__in=settings.SERVED_ENVIRONMENTS))
         offer(self, "system", System.objects.submittable_by(user).distinct())
@@ -120,7 +119,6 @@ class RunFilterForm(forms.Form):
 
     def __init__(self, *args: Any, user: User | AnonymousUser, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.label_suffix = ""
         visible = Run.objects.visible_to(user).order_by()
         offer(self, "task", Task.objects.for_lists())
         offer(self, "system", System.objects.filter(pk__in=visible.values("system")))

@@ -86,7 +86,10 @@ def build_gates(run: Run, verdict: Verdict | None) -> list[GateProgress]:
     """Return every gate with its status, from the verdict or from what the worker said last."""
     if verdict:
         return [GateProgress(result.gate, result.status) for result in verdict.gates]
-    return [GateProgress(gate, run.progress.get(gate, {}).get("state", "waiting")) for gate in Gate]
+    said = {gate: run.progress.get(gate, {}).get("state", "waiting") for gate in Gate}
+    if run.is_terminal:
+        said = {gate: "skipped" if state in ("waiting", "started") else state for gate, state in said.items()}
+    return [GateProgress(gate, state) for gate, state in said.items()]
 
 
 def read_verdict(run: Run, user: User | AnonymousUser) -> Verdict:

@@ -8,7 +8,8 @@ from pytest_django import DjangoAssertNumQueries
 from portal.ops.models import Worker
 from portal.runs import lease
 from portal.runs.models import Run
-from tests.conftest import Submit
+from portal.runs.services import cancel_run
+from tests.conftest import People, Submit
 from tests.portal.factories import judge, reject
 from tests.portal.pages.conftest import Finish, Visit, start_run
 from verifier.verdict import (
@@ -61,6 +62,14 @@ def test_a_running_run_shows_its_gate_and_polls(visit: Visit, submit: Submit) ->
     assert gates.index("passed") < gates.index("running") < gates.index("waiting")
     assert 'hx-trigger="every 1s"' in page
     assert "<noscript>" in page
+
+
+def test_gates_of_a_cancelled_run_do_not_wait(visit: Visit, submit: Submit, people: People) -> None:
+    run = cancel_run(run=submit(), user=people.alice)
+    page = read(visit("alice"), run)
+    gates = page.split('<ol class="gates">')[1].split("</ol>")[0]
+    assert gates.count("not reached") == len(Gate)
+    assert "hx-get" not in page
 
 
 def test_an_attempt_that_was_lost_stays_on_the_timeline(visit: Visit, submit: Submit) -> None:
