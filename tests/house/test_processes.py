@@ -79,12 +79,12 @@ def test_a_signal_asks_to_stop(number: signal.Signals) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_no_service_outlives_its_parent(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-c", PARENT, str(tmp_path / "log")]
-    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    assert int(parent.stdout.readline()) == parent.pid
-    (service,) = find_children(parent.pid)
-    parent.send_signal(number)
-    parent.wait(10)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert int(parent.stdout.readline()) == parent.pid
+        (service,) = find_children(parent.pid)
+        parent.send_signal(number)
+        parent.wait(10)
     wait_for(lambda: not is_alive(service))
 
 
