@@ -29,7 +29,9 @@ TEMPLATES = sorted(Path(settings.BASE_DIR, "templates").rglob("*.html"))
 def test_every_answer_has_the_strict_policy(visit: Visit, submit: Submit, finish: Finish, path: str) -> None:
     run = finish(submit(visibility="public"))
     client = visit("anonymous" if path == "/sign-in/" else "alice")
-    headers = client.get(path.replace("RUN", str(run.public_id))).headers
+    response = client.get(path.replace("RUN", str(run.public_id)))
+    response.close()
+    headers = response.headers
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "script-src 'self';" in policy + ";"
