@@ -88,7 +88,9 @@ MARKS = {True: "[green]ok    [/]", False: "[red]FAILED[/]", None: "[dim]noted [/
 def describe_check(item: Check) -> str:
     """Return one check as a line: what was observed against what is allowed."""
     observed = "" if item.observed is None else f"{item.observed}"
-    allowed = "" if item.allowed is None else f" (allowed: {f'{item.allowed} {item.unit}'.strip()})"
+    allowed = (
+        "" if item.allowed is None else f" (allowed: {' '.join(f'{item.bound} {item.allowed} {item.unit}'.split())})"
+    )
     text = ": ".join(part for part in (item.label, f"{observed}{allowed}".strip(), item.detail) if part)
     return f"  {MARKS[item.passed]}  {escape(text)}" + (f"  [red]{item.code}[/]" if item.code else "")
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 
@@ -182,6 +183,7 @@ def check(  # noqa: PLR0913 - the figures of one check, all named at the call
     code: FailureCode | None = None,
     observed: Figure = None,
     allowed: Figure = None,
+    bound: Literal["", "at least", "at most"] = "",
     unit: str = "",
     detail: str = "",
 ) -> Check:
@@ -192,6 +194,7 @@ def check(  # noqa: PLR0913 - the figures of one check, all named at the call
         passed=passed,
         observed=observed,
         allowed=allowed,
+        bound=bound,
         unit=unit,
         code=code if passed is False else None,
         detail=detail[:DETAIL_CAP],

@@ -11,7 +11,7 @@ import hashlib
 import json
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -282,7 +282,8 @@ Figure = bool | int | float | str | None
 class Check(Model):
     """One thing that a gate looked at: what was observed against what is allowed.
 
-    `passed` is None for a figure that is recorded and decides nothing.
+    `passed` is None for a figure that is recorded and decides nothing. `bound` says on which side of the allowed
+    figure a check passes; it is empty where the two must be equal.
     """
 
     name: str
@@ -290,6 +291,7 @@ class Check(Model):
     passed: bool | None
     observed: Figure = None
     allowed: Figure = None
+    bound: Literal["", "at least", "at most"] = ""
     unit: str = ""
     code: FailureCode | None = None
     detail: str = ""

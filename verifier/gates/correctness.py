@@ -218,6 +218,7 @@ class CorrectnessGate:
                 code=code,
                 observed=ratio,
                 allowed=1.0,
+                bound="at most",
                 unit="error budgets",
             )
         ]
@@ -244,6 +245,7 @@ class CorrectnessGate:
                 code=FailureCode.CORR_NONDETERMINISTIC,
                 observed=finite(worst),
                 allowed=1.0,
+                bound="at most",
                 unit="error budgets",
                 detail=detail,
             )
@@ -280,6 +282,7 @@ class CorrectnessGate:
                     code=code,
                     observed=ratio,
                     allowed=1.0,
+                    bound="at most",
                     unit="error budgets",
                 )
             ]

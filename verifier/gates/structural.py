@@ -34,8 +34,9 @@ class StructuralGate:
                 passed=launches > 0,
                 code=FailureCode.STRUCT_NO_TRITON,
                 observed=launches,
-                allowed="at least 1",
-                unit="launches",
+                allowed=1,
+                bound="at least",
+                unit="launches in every call",
             )
         ]
         checks.append(self.check_compile(trial))
@@ -86,7 +87,8 @@ class StructuralGate:
                 code=code,
                 observed=round(min(shares), 4),
                 allowed=structure.minimum_own_share,
-                unit="share, at least",
+                bound="at least",
+                unit="share",
             ),
             check(
                 "library_offload",
@@ -95,7 +97,8 @@ class StructuralGate:
                 code=code,
                 observed=round(max(offloads), 4),
                 allowed=structure.maximum_offload,
-                unit="of the reference's operations, at most",
+                bound="at most",
+                unit="of the reference's operations",
             ),
             check(
                 "readback",
@@ -104,7 +107,8 @@ class StructuralGate:
                 code=code,
                 observed=readback,
                 allowed=allowed_readback,
-                unit="elements a call, at most",
+                bound="at most",
+                unit="elements a call",
             ),
             check(
                 "upload",
@@ -113,7 +117,8 @@ class StructuralGate:
                 code=code,
                 observed=upload,
                 allowed=allowed_upload,
-                unit="elements a call, at most",
+                bound="at most",
+                unit="elements a call",
             ),
         ]
 
@@ -141,7 +146,8 @@ class StructuralGate:
                 code=FailureCode.STRUCT_DECOY,
                 observed=round(together, 4),
                 allowed=MINIMUM_ABLATION_SHARE,
-                unit="of the output's elements, at least",
+                bound="at least",
+                unit="of the output's elements",
             )
         ]
 

@@ -14,8 +14,6 @@ from verifier.verdict import Check, DistributionRecord, Figure, Outcome
 register = template.Library()
 
 _TONES = {"passed": "good", "failed": "bad", "started": "busy"}
-# A unit such as "bytes, at most" also says on which side of the allowed figure a check passes.
-_BOUND = ", at "
 # Floats in this range are written as grouped whole numbers.
 _GROUPED, _HUGE = 1e4, 1e12
 
@@ -38,16 +36,15 @@ def figure(value: Figure) -> str:
 @register.filter
 def observed(check: Check) -> str:
     """Write what a check saw, with its unit."""
-    unit, _, _ = check.unit.partition(_BOUND)
-    return figure(check.observed) if check.observed is None else f"{figure(check.observed)} {unit}".strip()
+    return figure(check.observed) if check.observed is None else f"{figure(check.observed)} {check.unit}".strip()
 
 
 @register.filter
 def allowed(check: Check) -> str:
     """Write what a check allows, with its unit and whether that is a bound from below or above."""
-    unit, bound, side = check.unit.partition(_BOUND)
-    words = [f"at {side}"] if bound else []
-    return figure(check.allowed) if check.allowed is None else " ".join([*words, figure(check.allowed), unit]).strip()
+    if check.allowed is None:
+        return figure(None)
+    return " ".join(word for word in (check.bound, figure(check.allowed), check.unit) if word)
 
 
 @register.filter

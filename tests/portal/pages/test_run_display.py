@@ -32,7 +32,7 @@ def test_figure(value: Figure, text: str) -> None:
     ("check", "texts"),
     [
         (
-            Check(name="n", label="l", passed=True, observed=3, allowed=4096, unit="bytes, at most"),
+            Check(name="n", label="l", passed=True, observed=3, allowed=4096, bound="at most", unit="bytes"),
             ("3 bytes", "at most 4,096 bytes"),
         ),
         (Check(name="n", label="l", passed=True, observed=0.9, allowed=0.5, unit="share"), ("0.9 share", "0.5 share")),
