@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-SOURCE_CAP = 256 * 1024
+from verifier.bundle import MAXIMUM_BYTES, BundleError, check_bytes
+
+SOURCE_CAP = MAXIMUM_BYTES
 _FILE_NAME = re.compile(r"\w[\w.-]*\.py", re.ASCII)
 _DEFINES_MODEL = re.compile(r"^class\s+ModelNew\b", re.MULTILINE)
 _USES_JIT = re.compile(r"^\s*@(triton\.)?jit\b", re.MULTILINE)
@@ -24,18 +26,11 @@ def check_file_name(name: str) -> None:
 
 
 def decode_source(content: bytes) -> str:
-    """Return the text of a submission. Raises UploadError when it is empty, too large, binary or not UTF-8."""
-    if len(content) > SOURCE_CAP:
-        raise UploadError(f"The file has {len(content):,} bytes. At most {SOURCE_CAP:,} (256 KiB) are taken.")
-    if b"\0" in content:
-        raise UploadError("The file contains NUL bytes. Submit Python source as plain text.")
+    """Return the text of a submission, by the verifier's own rules. Raises UploadError."""
     try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        raise UploadError(f"The file is not UTF-8: {error.reason} at byte {error.start}. Save it as UTF-8.") from error
-    if not text.strip():
-        raise UploadError("The file is empty. It must define a class ModelNew.")
-    return text
+        return check_bytes(content)
+    except BundleError as error:
+        raise UploadError(error.message) from error
 
 
 @dataclass(frozen=True)
