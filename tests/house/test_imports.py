@@ -13,7 +13,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # Light modules: plain data and pure mathematics.
-OPEN_TO_PORTAL = {"verifier.environment", "verifier.floor", "verifier.reward", "verifier.task", "verifier.verdict"}
+OPEN_TO_PORTAL = {
+    "verifier.bundle",
+    "verifier.environment",
+    "verifier.floor",
+    "verifier.reward",
+    "verifier.task",
+    "verifier.verdict",
+}
 
 
 def list_modules(folder: str) -> list[Path]:
