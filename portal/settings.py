@@ -172,7 +172,7 @@ WORK_DIR = VAR_DIR / "work"
 VERIFICATION_TIMEOUT_SECONDS = env.int("PORTAL_VERIFICATION_TIMEOUT", default=900)
 LEASE_SECONDS = env.int("PORTAL_LEASE_SECONDS", default=30)
 LEASE_RENEWAL_SECONDS = LEASE_SECONDS / 6
-# How long a due run may wait beside an idle cluster before the cluster counts as stalled. Its start counts too.
+# How long a due run may wait beside an idle cluster before the cluster counts as stalled.
 STALL_SECONDS = env.int("PORTAL_STALL_SECONDS", default=30)
 
 # django-q2 carries wake-ups only: a lost, repeated or late one is harmless (docs/decisions.md).

@@ -112,6 +112,7 @@ class Supervisor:
         self.environment, self.name = environment, name_worker(environment)
         self._stopping = threading.Event()
         self._waiting_since: float | None = None
+        self._patience = float(settings.STALL_SECONDS)
         self._next_tick = 0.0
 
     def request_stop(self, *_: object) -> None:
@@ -161,6 +162,8 @@ class Supervisor:
             with self._surviving_database():
                 self._tick()
             if self._is_stalled():
+                # On a machine so slow that a cluster was still starting, the next one gets longer.
+                self._patience *= 2
                 self._restart(cluster, "a run waits and it does not take it")
 
     def _tick(self) -> None:
@@ -169,14 +172,14 @@ class Supervisor:
         reap_expired_leases()
         due = Run.objects.filter(environment=self.environment).due().exists()
         if not due or Run.objects.filter(worker=self.name).held().exists():
-            self._waiting_since = None
+            self._waiting_since, self._patience = None, float(settings.STALL_SECONDS)
             return
         self._waiting_since = self._waiting_since or time.monotonic()
         if not count_wakeups(self.environment):
             wake(self.environment)
 
     def _is_stalled(self) -> bool:
-        return self._waiting_since is not None and time.monotonic() - self._waiting_since > settings.STALL_SECONDS
+        return self._waiting_since is not None and time.monotonic() - self._waiting_since > self._patience
 
     def _restart(self, cluster: Cluster, reason: str) -> None:
         logger.warning("Starting the cluster of %s again: %s.", self.environment, reason)

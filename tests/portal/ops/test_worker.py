@@ -44,8 +44,9 @@ class RunningWorker:
             **os.environ,
             "DATABASE_URL": build_database_url(),
             "PORTAL_VAR": str(self.folder),
+            "PORTAL_SECRET_KEY": settings.SECRET_KEY,
             "PORTAL_LEASE_SECONDS": "3",
-            "PORTAL_STALL_SECONDS": "4",
+            "PORTAL_STALL_SECONDS": "8",
             "PORTAL_VERIFIER_COMMAND": ",".join(FAKE_VERIFIER),
         }
         command = [sys.executable, "manage.py", "worker", "--environment", "cpu-interpreter"]
@@ -95,7 +96,7 @@ class RunningWorker:
 def worker(tmp_path: Path, catalog: None) -> Iterator[RunningWorker]:
     running = RunningWorker(tmp_path)
     try:
-        wait_for(lambda: len(running.list_cluster()) >= 5, what="the cluster")
+        wait_for(lambda: len(running.list_cluster()) >= 5, seconds=60, what="the cluster")
         yield running
         running.stop()
         wait_for(lambda: not running.list_all(), seconds=10, what="the end of every process")
@@ -107,11 +108,13 @@ def worker(tmp_path: Path, catalog: None) -> Iterator[RunningWorker]:
 
 
 def wait_for_end(run: Run) -> Run:
-    wait_for(
-        lambda: Run.objects.filter(pk=run.pk).exclude(state__in=["queued", "leased", "running"]).exists(), seconds=45
-    )
+    wait_for(lambda: not Run.objects.filter(pk=run.pk).open().exists(), seconds=90, what="the end of the run")
     run.refresh_from_db()
     return run
+
+
+def wait_until_running() -> None:
+    wait_for(lambda: Run.objects.filter(state=State.RUNNING).exists(), seconds=60, what="a run in progress")
 
 
 def test_submissions_get_their_verdicts_and_a_poisonous_one_is_parked(worker: RunningWorker, submit: Submit) -> None:
@@ -138,7 +141,7 @@ def test_a_process_killed_in_the_middle_of_a_run_costs_no_verdict(
     worker: RunningWorker, submit: Submit, killed: tuple[str, ...]
 ) -> None:
     run = submit(source="# do: slow 4\n")
-    wait_for(lambda: Run.objects.filter(state=State.RUNNING).exists())
+    wait_until_running()
     worker.kill(*killed)
     if "supervisor" in killed:
         worker.process.wait()
@@ -158,12 +161,12 @@ def test_an_idle_cluster_that_hangs_is_started_again(worker: RunningWorker, subm
     time.sleep(1)
     os.kill(min(number for number in processes if find_parent(number) == sentinel), signal.SIGKILL)
     assert wait_for_end(submit(source="# do: accept\n")).state == State.FINISHED
-    assert Worker.objects.get().restarts == 1
+    assert Worker.objects.get().restarts >= 1
 
 
 def test_nothing_outlives_a_killed_supervisor(worker: RunningWorker, submit: Submit) -> None:
     submit(source="# do: hang\n")
-    wait_for(lambda: Run.objects.filter(state=State.RUNNING).exists())
+    wait_until_running()
     worker.kill("supervisor")
     worker.process.wait()
     wait_for(lambda: not worker.list_all(), seconds=5, what="the end of every process")
@@ -174,7 +177,7 @@ def test_stopping_gives_the_run_back_and_leaves_nothing(
     worker: RunningWorker, submit: Submit, number: signal.Signals
 ) -> None:
     run = submit(source="# do: hang\n")
-    wait_for(lambda: Run.objects.filter(state=State.RUNNING).exists())
+    wait_until_running()
     assert worker.stop(number) == 0
     assert worker.list_all() == []
     run.refresh_from_db()
