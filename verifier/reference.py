@@ -5,6 +5,8 @@ Run as ``python -m verifier.reference FD``. It never sees a submission.
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import socket
 import sys
 from collections import Counter
@@ -18,6 +20,9 @@ from verifier.candidate.transfer import pack_tensors, unpack_tensors
 from verifier.interpreter import library
 from verifier.modules import TaskModules, load_task_modules
 from verifier.task import load_task
+
+
+PR_SET_PDEATHSIG = 1
 
 
 class OperationCounter(TorchDispatchMode):
@@ -62,7 +67,8 @@ class ReferenceService:
 
 
 def main() -> None:
-    """Serve on the inherited socket until the judge hangs up."""
+    """Serve on the inherited socket until the judge hangs up, or dies while this process is still starting."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     torch.set_num_threads(1)
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     service = ReferenceService()
