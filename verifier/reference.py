@@ -21,7 +21,6 @@ from verifier.interpreter import library
 from verifier.modules import TaskModules, load_task_modules
 from verifier.task import load_task
 
-
 PR_SET_PDEATHSIG = 1
 
 
