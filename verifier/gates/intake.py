@@ -39,7 +39,7 @@ class IntakeGate:
     def construct(trial: Trial) -> str:
         trial.state = trial.reference.prepare(trial.dims, secrets.randbits(62))
         trial.state_inputs = trial.session.construct(0, trial.modules.get_init_inputs(trial.dims), trial.state)
-        return f"{len(trial.state)} parameters and buffers"
+        return f"parameters and buffers: {len(trial.state)}"
 
     @staticmethod
     def call_once(trial: Trial) -> str:

@@ -76,7 +76,7 @@ class PolicyGate:
         trial.evidence = trial.evidence.model_copy(update={"machine_code": records})
         if failed:
             raise InfrastructureFault(f"machine code could not be made: {failed[0]}")
-        label = f"machine code of every kernel that ran keeps {dtype} ({len(kernels)} kernels, sm_{capability})"
+        label = f"machine code of every kernel that ran keeps {dtype} (kernels: {len(kernels)}, sm_{capability})"
         detail = ", ".join(sorted({name for _, name in losses}))
         codes = rank_failures([loss for loss, _ in losses])
         extra = [
@@ -90,7 +90,7 @@ class PolicyGate:
                 code=codes[0] if codes else None,
                 observed=len({name for _, name in losses}),
                 allowed=0,
-                unit="kernels below it",
+                unit="kernels below",
                 detail=detail,
             ),
             *extra,

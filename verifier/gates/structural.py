@@ -36,7 +36,7 @@ class StructuralGate:
                 observed=launches,
                 allowed=1,
                 bound="at least",
-                unit="launches in every call",
+                unit="launches a call",
             )
         ]
         checks.append(self.check_compile(trial))
