@@ -10,7 +10,7 @@ from verifier.candidate.channel import ChannelClosed, ProtocolError
 from verifier.faults import InfrastructureFault
 from verifier.session import KernelText
 
-COMPILE_SECONDS = 240.0
+COMPILE_SECONDS = 300.0
 
 CompileResult = dict[str, Any]
 

@@ -18,6 +18,7 @@ from verifier.boxes import Boxes
 from verifier.candidate.channel import ChannelClosed, Message, ProtocolError
 from verifier.candidate.transfer import from_bytes, pack_tensors, to_bytes
 from verifier.faults import CandidateFault, InfrastructureFault
+from verifier.oracle import has_same_bits
 from verifier.verdict import FailureCode
 
 CALL_SECONDS = 60.0
@@ -122,6 +123,7 @@ def classify_error(stage: str, kinds: list[str]) -> FailureCode:
     )
 
 
+Tensors = dict[str, torch.Tensor]
 OutputType = tuple[list[int], str]
 
 
@@ -142,6 +144,7 @@ class Session:
         self.device_process, self.device = boxes.device.process, boxes.device.channel
         self.alive = True
         self.working = False
+        self.model_state: dict[str, int] = {}
         self.flags: set[str] = set()
         self.poison = secrets.randbits(32)
 
@@ -237,10 +240,22 @@ class Session:
             }
             for item in placed
         ]
-        self.ask_candidate(
-            {"do": "construct", "instance": instance, "arguments": arguments, "state": described}, LOAD_SECONDS
-        )
+        message = {"do": "construct", "instance": instance, "arguments": arguments, "state": described}
+        self.model_state = self.ask_candidate(message, LOAD_SECONDS).state
         return placed
+
+    def list_changed_state(self, handles: dict[str, int], state: Tensors) -> list[str]:
+        """Return which of the model's own parameters and buffers no longer hold `state`. One that was freed is gone."""
+        answer, _ = self.ask_device({"do": "describe", "handles": list(handles.values())})
+        changed = []
+        for name, place in zip(handles, answer["tensors"], strict=True):
+            value = state.get(name)
+            if place is None or value is None:
+                continue
+            same_type = (place["shape"], place["dtype"]) == (list(value.shape), str(value.dtype).removeprefix("torch."))
+            if not same_type or not has_same_bits([self.read(place)], [value]):
+                changed.append(name)
+        return changed
 
     def put(self, tensors: dict[str, torch.Tensor]) -> list[DeviceInput]:
         """Put tensors on the device, at fresh addresses."""

@@ -100,7 +100,11 @@ class Trial:
     state: Tensors = field(default_factory=dict)
     state_inputs: list[DeviceInput] = field(default_factory=list)
     nominal: Sample | None = None
+    model_state: dict[str, int] = field(default_factory=dict)
+    placed: list[DeviceInput] = field(default_factory=list)
     records: list[CallRecord] = field(default_factory=list)
+    results: list[CallResult] = field(default_factory=list)
+    mutated: set[str] = field(default_factory=set)
     answered: list[Sample] = field(default_factory=list)
     reference_operations: int = 0
     faults: list[CandidateFault] = field(default_factory=list)
@@ -127,7 +131,9 @@ class Trial:
         drawn = self.draw(distribution) if inputs is None else inputs
         visible = distribution in {item.name for item in self.task.specification.visible_distributions}
         oracle = self.modules.compute_oracle(drawn, self.state, self.dims)
-        return Sample(distribution, visible, drawn, self.session.put(drawn), oracle)
+        placed = self.session.put(drawn)
+        self.placed += placed
+        return Sample(distribution, visible, drawn, placed, oracle)
 
     def replace(self, sample: Sample, inputs: Tensors) -> Sample:
         """Return a sample with new values at the addresses of `sample`."""
@@ -144,6 +150,12 @@ class Trial:
             self.records.append(result.record)
             sample.result = result
             sample.comparison = compare_all(result.outputs, sample.oracle, self.task.specification.tolerance)
+            self.results.append(result)
+            self.mutated |= {
+                item.name
+                for item in sample.placed
+                if not has_same_bits([self.session.read(item.described)], [sample.inputs[item.name]])
+            }
         return result
 
     def is_own(self, kernel: KernelText) -> bool:
@@ -152,9 +164,11 @@ class Trial:
         return kernel.file == SOLUTION_PATH and defined is not None
 
     def explain_wrong(self, sample: Sample, otherwise: FailureCode) -> FailureCode:
-        """Return the code of a wrong output: what it repeats, what it left unwritten, or `otherwise`."""
+        """Return the code of a wrong output: what it left unwritten, what it repeats, or `otherwise`."""
         assert sample.result is not None
         outputs = sample.result.outputs
+        if any(has_poison(output, self.session.poison) for output in outputs):
+            return FailureCode.STALE_UNWRITTEN
         others = [earlier for earlier in self.answered if not same_tensors(earlier.inputs, sample.inputs)]
         repeated = [earlier for earlier in others if earlier.result and has_same_bits(earlier.result.outputs, outputs)]
         if others and len(repeated) == len(others):
@@ -162,8 +176,6 @@ class Trial:
         # A wrong answer may repeat by chance, all zeros for one; a right answer to another question may not.
         if any(earlier.comparison and earlier.comparison.passed for earlier in repeated):
             return FailureCode.STALE_ALIAS_REPLAY
-        if any(has_poison(output, self.session.poison) for output in outputs):
-            return FailureCode.STALE_UNWRITTEN
         return otherwise
 
     def remember(self, sample: Sample) -> None:

@@ -63,7 +63,8 @@ def verdicts(request: pytest.FixtureRequest) -> Iterator[dict[Path, Future[Verdi
     for name, seconds in (("LOAD_SECONDS", 30.0), ("CALL_SECONDS", 40.0), ("FIRST_CALL_SECONDS", 60.0)):
         patch.setattr(session, name, seconds)
     items = [item for item in request.session.items if item.path == request.path]
-    chosen = [item.callspec.params["fixture"] for item in items if hasattr(item, "callspec")]
+    parameters = [item.callspec.params for item in items if hasattr(item, "callspec")]
+    chosen = [given["fixture"] for given in parameters if "fixture" in given]
     with ThreadPoolExecutor(PARALLEL) as pool:
         futures = {fixture.path: pool.submit(judge, fixture) for fixture in chosen}
         yield futures

@@ -147,6 +147,15 @@ def refuse(kind: str, what: str) -> Callable[..., Any]:
     return call
 
 
+FOREIGN_LIBRARIES = ("cuda", "nvrtc", "cublas", "cudnn", "cufft", "cusparse", "nvjit", "nvvm", "opencl", "hip")
+
+
+def watch_libraries(event: str, arguments: Any) -> None:
+    """Report the loading of a GPU library by hand. An audit hook, which Python code cannot take back."""
+    if event == "ctypes.dlopen" and any(name in str(arguments[0]).lower() for name in FOREIGN_LIBRARIES):
+        report("foreign library")
+
+
 class ForeignImports:
     """Reports the import of another GPU backend before it fails."""
 
@@ -216,6 +225,7 @@ def install(name: str, capability: int, properties: dict[str, int]) -> None:
     torch.Tensor.pin_memory = lambda self, *args: self
     torch.compile = compile_reported
     torch._dynamo_optimize = compile_reported  # noqa: SLF001
+    sys.addaudithook(watch_libraries)
     sys.meta_path.insert(0, ForeignImports())
 
 

@@ -22,6 +22,8 @@ from verifier.candidate.channel import Channel, ChannelClosed, Message
 
 MESSAGE_CAP = 2_000
 TRACEBACK_CAP = 16_000
+LONGEST_CHAIN = 8
+MAXIMUM_KINDS = 60
 
 
 class NoEntryPoint(Exception):
@@ -38,14 +40,15 @@ class WrongOutput(Exception):
 
 def describe_error(error: BaseException) -> Message:
     """Return what a submitter needs to find the fault: type, message, traceback without the harness."""
-    cause: BaseException = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None and len(chain) < LONGEST_CHAIN:
+        chain.append(cause)
+    cause = chain[-1]
     frames = [
         frame for frame in traceback.extract_tb(cause.__traceback__) if "verifier/candidate" not in frame.filename
     ]
     text = "".join(traceback.format_list(frames) + traceback.format_exception_only(type(cause), cause))
-    kinds = [kind.__name__ for kind in type(cause).__mro__]
+    kinds = [kind.__name__ for link in chain for kind in type(link).__mro__][:MAXIMUM_KINDS]
     return {"error": kinds, "message": f"{cause}"[:MESSAGE_CAP], "traceback": text[-TRACEBACK_CAP:]}
 
 

@@ -157,6 +157,9 @@ class DeviceTensor(torch.Tensor):
             return self.cpu().numpy()
         raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first.")
 
+    def tolist(self) -> Any:
+        return download(self).tolist()
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"tensor(..., device='cuda:0', size={tuple(self.shape)}, dtype={self.dtype})"
 
@@ -313,6 +316,17 @@ def name_device(value: Any) -> Any:
     return value
 
 
+# These read Python values on the host, and then copy the tensor.
+HOST_BUILT = (torch.tensor, torch.as_tensor, torch.asarray)
+
+
+def place_beside(target: DeviceTensor, value: Any) -> Any:
+    """Return a value that is about to be written into `target` as a tensor of the device."""
+    if isinstance(value, DeviceTensor):
+        return value
+    return upload(torch.as_tensor(value, dtype=None if isinstance(value, torch.Tensor) else target.dtype))
+
+
 class DeviceNames(TorchFunctionMode):
     """Gives every CUDA device its index, so that torch never asks a driver which device is current."""
 
@@ -322,6 +336,11 @@ class DeviceNames(TorchFunctionMode):
             named["device"] = DEVICE
         if function is torch.Tensor.cuda:
             return args[0].to(DEVICE)
+        if function in HOST_BUILT and named.get("device") == DEVICE:
+            del named["device"]
+            return function(*args, **named).to(DEVICE)
+        if function is torch.Tensor.__setitem__ and isinstance(args[0], DeviceTensor):
+            return function(args[0], args[1], place_beside(args[0], args[2]))
         if function is torch.Tensor.to:
             args = tuple(name_device(value) for value in args)
         return function(*args, **named)

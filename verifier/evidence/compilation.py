@@ -18,7 +18,7 @@ from typing import Any
 
 from verifier.candidate.channel import Channel, ChannelClosed, Message
 
-COMPILE_SECONDS = 120
+COMPILE_SECONDS = 240
 PARALLEL = 2
 
 

@@ -17,6 +17,7 @@ LATER_CALLS = 6
 SITE_ATTEMPTS = 24
 # A change of one site counts only when the oracle moves by this many budgets.
 CLEAR_CHANGE = 100.0
+VALUE_CODES = (FailureCode.CORR_VALUE, FailureCode.CORR_NONFINITE)
 
 
 class CorrectnessGate:
@@ -26,12 +27,12 @@ class CorrectnessGate:
         """Make every check that the session survives; a fault is one failed check."""
         steps: list[tuple[str, str, Callable[[Trial], list[Check]]]] = [
             ("distributions", "five secret inputs over the distributions", self.check_distributions),
-            ("freshness", "every call returns fresh storage", self.check_freshness),
             ("same_address", "new values at the same address are followed", self.check_same_address),
             ("single_site", "a change of one input element is followed", self.check_single_site),
             ("repetition", "the same input gives the same output", self.check_repetition),
             ("state", "another set of parameters is followed", self.check_state),
             ("later_calls", "later calls are right as well", self.check_later_calls),
+            ("freshness", "every call returns fresh storage", self.check_freshness),
             ("immutability", "inputs and parameters are left untouched", self.check_immutability),
         ]
         checks: list[Check] = []
@@ -85,13 +86,12 @@ class CorrectnessGate:
 
     @staticmethod
     def classify(trial: Trial, sample: Sample) -> FailureCode:
-        """Return the code of one wrong distribution."""
-        comparison, nominal = sample.comparison, trial.nominal
-        assert comparison is not None
-        assert nominal is not None
-        if not sample.visible and nominal.comparison is not None and nominal.comparison.passed:
+        """Return the code of a wrong output: stale or unwritten, else what kind of value is wrong, and where."""
+        assert sample.comparison is not None
+        sound = all(item.passed for item in trial.distributions if item.visible)
+        if not sample.visible and sound:
             return trial.explain_wrong(sample, FailureCode.CORR_HIDDEN_DIST)
-        only_nonfinite = comparison.nonfinite_mismatches == comparison.wrong
+        only_nonfinite = sample.comparison.nonfinite_mismatches == sample.comparison.wrong
         return trial.explain_wrong(sample, FailureCode.CORR_NONFINITE if only_nonfinite else FailureCode.CORR_VALUE)
 
     @staticmethod
@@ -113,37 +113,6 @@ class CorrectnessGate:
             detail=detail,
         )
 
-    @staticmethod
-    def check_freshness(trial: Trial) -> list[Check]:
-        """Two results that live together share no storage, with each other, the inputs or the state."""
-        assert trial.nominal is not None
-        first = trial.place(trial.nominal.distribution)
-        before = trial.call(first)
-        second = trial.place(trial.nominal.distribution)
-        after = trial.call(second)
-        trial.remember(first)
-        trial.remember(second)
-        kept = [trial.session.read(place) for place in before.places]
-        earlier = {item["storage"] for item in before.places}
-        later = {item["storage"] for item in after.places}
-        given = {item.described["storage"] for item in [*first.placed, *second.placed, *trial.state_inputs]}
-        shared = len((earlier & later) | ((earlier | later) & given))
-        unchanged = has_same_bits(kept, before.outputs)
-        label = "each call returns storage of its own, and a later call leaves it alone"
-        detail = "" if unchanged else "the earlier result changed during the later call"
-        return [
-            check(
-                "freshness",
-                label,
-                passed=shared == 0 and unchanged,
-                code=FailureCode.STALE_STORAGE_REUSED,
-                observed=shared,
-                allowed=0,
-                unit="shared storages",
-                detail=detail,
-            )
-        ]
-
     def check_same_address(self, trial: Trial) -> list[Check]:
         """After warm calls on the same objects, only the bytes behind them change."""
         assert trial.nominal is not None
@@ -161,7 +130,7 @@ class CorrectnessGate:
             if sample.comparison.passed:
                 followed += 1
             else:
-                codes.append(trial.explain_wrong(sample, self.fall_back(trial, name)))
+                codes.append(self.classify(trial, sample))
             trial.remember(sample)
         label = "new values at the same address are followed"
         return [
@@ -169,7 +138,7 @@ class CorrectnessGate:
                 "same_address",
                 label,
                 passed=not codes,
-                code=codes[0] if codes else None,
+                code=rank_failures(codes)[0] if codes else None,
                 observed=followed,
                 allowed=len(names),
                 unit="changes followed",
@@ -182,16 +151,7 @@ class CorrectnessGate:
         hidden = [item.name for item in trial.task.specification.distributions if not item.visible]
         return secrets.choice(hidden or [item.name for item in trial.task.specification.distributions])
 
-    @staticmethod
-    def fall_back(trial: Trial, distribution: str) -> FailureCode:
-        """Return the code of an output that is wrong on a distribution and repeats nothing."""
-        passed = {item.distribution: item.passed for item in trial.distributions}
-        assert trial.nominal is not None
-        hidden = passed.get(trial.nominal.distribution, False) and not passed.get(distribution, True)
-        return FailureCode.CORR_HIDDEN_DIST if hidden else FailureCode.CORR_VALUE
-
-    @staticmethod
-    def check_single_site(trial: Trial) -> list[Check]:
+    def check_single_site(self, trial: Trial) -> list[Check]:
         """Change one element where the oracle clearly moves; the output must move with it."""
         assert trial.nominal is not None
         label = "a change of one input element is followed"
@@ -208,7 +168,7 @@ class CorrectnessGate:
         sample = trial.replace(sample, changed)
         trial.call(sample)
         assert sample.comparison is not None
-        code = None if sample.comparison.passed else trial.explain_wrong(sample, FailureCode.CORR_VALUE)
+        code = None if sample.comparison.passed else self.classify(trial, sample)
         ratio = finite(sample.comparison.budget_ratio)
         return [
             check(
@@ -301,12 +261,10 @@ class CorrectnessGate:
             trial.call(sample)
             assert sample.comparison is not None
             if not sample.comparison.passed:
-                known_bad = any(item.distribution == name and not item.passed for item in trial.distributions)
-                failing.append(
-                    trial.explain_wrong(
-                        sample, self.fall_back(trial, name) if known_bad else FailureCode.STALE_TIMED_OUTPUT
-                    )
-                )
+                code = self.classify(trial, sample)
+                # The visible distribution was right before: what changed is the submission.
+                changed = code in VALUE_CODES and all(item.passed for item in trial.distributions if item.visible)
+                failing.append(FailureCode.STALE_TIMED_OUTPUT if changed else code)
             trial.remember(sample)
         label = "later calls on fresh inputs are right as well"
         return [
@@ -314,7 +272,7 @@ class CorrectnessGate:
                 "later_calls",
                 label,
                 passed=not failing,
-                code=failing[0] if failing else None,
+                code=rank_failures(failing)[0] if failing else None,
                 observed=LATER_CALLS - len(failing),
                 allowed=LATER_CALLS,
                 unit="calls right",
@@ -322,16 +280,37 @@ class CorrectnessGate:
         ]
 
     @staticmethod
-    def check_immutability(trial: Trial) -> list[Check]:
-        """Inputs and parameters hold the bytes that the judge gave them."""
-        assert trial.nominal is not None
-        given: Tensors = {**trial.nominal.inputs, **{f"state.{name}": value for name, value in trial.state.items()}}
-        places = [*trial.nominal.placed, *trial.state_inputs[: len(trial.state)]]
-        changed = [
-            name
-            for (name, value), item in zip(given.items(), places, strict=True)
-            if not has_same_bits([trial.session.read(item.described)], [value])
+    def check_freshness(trial: Trial) -> list[Check]:
+        """No two results of all calls so far share storage, with each other, the inputs or the state, or have changed."""
+        owners: dict[int, int] = {}
+        shared = 0
+        for number, result in enumerate(trial.results):
+            for place in result.places:
+                shared += owners.setdefault(place["storage"], number) != number
+        given = {item.described["storage"] for item in [*trial.placed, *trial.state_inputs]}
+        shared += len(given & owners.keys())
+        changed = sum(
+            not has_same_bits([trial.session.read(place) for place in result.places], result.outputs)
+            for result in trial.results
+        )
+        label = "each call returns storage of its own, and later calls leave it alone"
+        return [
+            check(
+                "freshness",
+                label,
+                passed=not shared and not changed,
+                code=FailureCode.STALE_STORAGE_REUSED,
+                observed=shared,
+                allowed=0,
+                unit="shared storages",
+                detail=f"{changed} of {len(trial.results)} results changed after their call" if changed else "",
+            )
         ]
+
+    @staticmethod
+    def check_immutability(trial: Trial) -> list[Check]:
+        """After every call its inputs, and at the end the parameters, hold the bytes that the judge gave them."""
+        changed = sorted(trial.mutated) + trial.session.list_changed_state(trial.model_state, trial.state)
         label = "inputs and parameters are left untouched"
         return [
             check(

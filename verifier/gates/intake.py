@@ -39,6 +39,7 @@ class IntakeGate:
     def construct(trial: Trial) -> str:
         trial.state = trial.reference.prepare(trial.dims, secrets.randbits(62))
         trial.state_inputs = trial.session.construct(0, trial.modules.get_init_inputs(trial.dims), trial.state)
+        trial.model_state = trial.session.model_state
         return f"parameters and buffers: {len(trial.state)}"
 
     @staticmethod

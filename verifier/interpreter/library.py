@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
-PRIVATE_ALLOWED = {
-    "_to_copy", "_unsafe_view", "_softmax", "_log_softmax", "_local_scalar_dense", "_reshape_alias",
-    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math", "_addmm_activation",
-    "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "_batch_norm_impl_index", "_convolution",
-    "_embedding_bag", "_adaptive_avg_pool2d", "_fused_rms_norm", "_unique2", "_segment_reduce_backward", "_weight_norm",
-    "_assert_async", "_conj", "_neg_view", "_linalg_det", "_linalg_svd", "_fft_r2c", "_fft_c2r", "_fft_c2c", "_cdist_forward",
-    "_index_put_impl", "_unsafe_index", "_unsafe_index_put", "_foreach_add", "_foreach_mul", "_euclidean_dist", "_trilinear",
-}  # fmt: skip
+# Private operators that take storages, indices or formats on trust, or reach outside tensors.
+PRIVATE_FORBIDDEN = re.compile(
+    r"sparse|nested|jagged|quant|coalesc|cudnn|mkldnn|cuda|vulkan|resize|set_|version|backward|storage|file|pin|stream"
+    r"|thread|debug|test|functional_|validate|make_|coo|csr|indices|values|has_same|print|nnpack|unsafe_index|index_put_impl"
+)
 FORBIDDEN = {
     "from_file",
     "set_",
@@ -69,7 +67,7 @@ def find_operator(name: str) -> OpOverload:
     namespace, _, rest = name.partition("::")
     base, _, overload = rest.partition(".")
     permitted = namespace == "aten" and base.isidentifier() and base not in FORBIDDEN
-    if base.startswith("_") and not base.startswith("__") and base.rstrip("_") not in PRIVATE_ALLOWED:
+    if base.startswith("_") and not base.startswith("__") and PRIVATE_FORBIDDEN.search(base):
         permitted = False
     packet = getattr(torch.ops.aten, base, None) if permitted else None
     found = getattr(packet, overload or "default", None) if packet is not None else None
@@ -106,7 +104,10 @@ def count_operations(function: OpOverload, args: Any, kwargs: Any, result: Any) 
     work = read + written
     if name in SORTS:
         work += read * max(1, math.ceil(math.log2(max(2, read))))
-    if function.overloadpacket in flop_registry:
+    if name.startswith("_scaled_dot_product"):
+        # torch has no formula for the CPU's variant.
+        work += int(sdpa_flop_count(*(tensor.shape for tensor in args[:3])))
+    elif function.overloadpacket in flop_registry:
         work += int(flop_registry[function.overloadpacket](*args, **kwargs, out_val=result))
     return work
 
