@@ -106,6 +106,7 @@ ERROR_CODES = (
     ("CompileTimeAssertionFailure", FailureCode.ART_COMPILE_ERROR),
     ("OutOfResources", FailureCode.ART_COMPILE_ERROR),
     ("UnsupportedLanguageConstruct", FailureCode.ART_COMPILE_ERROR),
+    ("TritonFrontEnd", FailureCode.ART_COMPILE_ERROR),
 )
 STAGE_CODES = {
     "load": FailureCode.ART_IMPORT_ERROR,

@@ -129,17 +129,21 @@ class Trial:
     def place(self, distribution: str, inputs: Tensors | None = None) -> Sample:
         """Put a fresh input set on the device and compute its oracle."""
         drawn = self.draw(distribution) if inputs is None else inputs
-        visible = distribution in {item.name for item in self.task.specification.visible_distributions}
         oracle = self.modules.compute_oracle(drawn, self.state, self.dims)
         placed = self.session.put(drawn)
         self.placed += placed
-        return Sample(distribution, visible, drawn, placed, oracle)
+        return Sample(distribution, self.is_visible(distribution), drawn, placed, oracle)
 
-    def replace(self, sample: Sample, inputs: Tensors) -> Sample:
-        """Return a sample with new values at the addresses of `sample`."""
+    def replace(self, sample: Sample, inputs: Tensors, distribution: str = "") -> Sample:
+        """Return a sample with new values, of `distribution` when it is another, at the addresses of `sample`."""
         self.session.overwrite(sample.placed, inputs)
+        name = distribution or sample.distribution
         oracle = self.modules.compute_oracle(inputs, self.state, self.dims)
-        return Sample(sample.distribution, sample.visible, inputs, sample.placed, oracle)
+        return Sample(name, self.is_visible(name), inputs, sample.placed, oracle)
+
+    def is_visible(self, distribution: str) -> bool:
+        """Return whether agents may see a distribution."""
+        return distribution in {item.name for item in self.task.specification.visible_distributions}
 
     def call(
         self, sample: Sample, *, instance: int = 0, ablate: list[str] | None = None, first: bool = False

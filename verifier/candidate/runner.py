@@ -23,6 +23,7 @@ from verifier.candidate.channel import Channel, ChannelClosed, Message
 MESSAGE_CAP = 2_000
 TRACEBACK_CAP = 16_000
 LONGEST_CHAIN = 8
+TRITON_FOLDER = "/packages/triton/"
 MAXIMUM_KINDS = 60
 
 
@@ -39,16 +40,17 @@ class WrongOutput(Exception):
 
 
 def describe_error(error: BaseException) -> Message:
-    """Return what a submitter needs to find the fault: type, message, traceback without the harness."""
+    """Return what a submitter needs to find the fault: types, message, traceback without the harness."""
     chain = [error]
     while (cause := chain[-1].__cause__) is not None and len(chain) < LONGEST_CHAIN:
         chain.append(cause)
     cause = chain[-1]
-    frames = [
-        frame for frame in traceback.extract_tb(cause.__traceback__) if "verifier/candidate" not in frame.filename
-    ]
+    stack = traceback.extract_tb(cause.__traceback__)
+    frames = [frame for frame in stack if "verifier/candidate" not in frame.filename]
     text = "".join(traceback.format_list(frames) + traceback.format_exception_only(type(cause), cause))
     kinds = [kind.__name__ for link in chain for kind in type(link).__mro__][:MAXIMUM_KINDS]
+    if stack and TRITON_FOLDER in stack[-1].filename:
+        kinds.append("TritonFrontEnd")
     return {"error": kinds, "message": f"{cause}"[:MESSAGE_CAP], "traceback": text[-TRACEBACK_CAP:]}
 
 

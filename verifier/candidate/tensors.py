@@ -138,6 +138,19 @@ class DeviceTensor(torch.Tensor):
     def device(self) -> torch.device:
         return DEVICE
 
+    @property
+    def data(self) -> DeviceTensor:  # type: ignore[override]
+        return self.detach()
+
+    @data.setter
+    def data(self, value: DeviceTensor) -> None:
+        if (value.shape, value.dtype, value.stride()) != (self.shape, self.dtype, self.stride()):
+            raise RuntimeError("the simulated GPU takes new data of the same shape, strides and dtype only")
+        # The tensor that brought the data keeps it alive.
+        self.device_source = value
+        self.device_handle, self.device_pointer = value.device_handle, value.device_pointer
+        self.device_storage = value.device_storage
+
     is_cuda = property(lambda self: True)
     is_meta = property(lambda self: False)
 
@@ -316,6 +329,27 @@ def name_device(value: Any) -> Any:
     return value
 
 
+# torch's own list of what autocast runs in lower precision; its C++ does that for real CUDA tensors only.
+AUTOCAST_NARROWED = {
+    "__matmul__", "__rmatmul__", "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "conv1d", "conv2d",
+    "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "einsum", "linear", "matmul", "mm", "multi_dot",
+    "mv", "prelu", "scaled_dot_product_attention",
+}  # fmt: skip
+
+
+def call_narrowed(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run a function as autocast does: with its float32 tensors narrowed."""
+    dtype = torch.get_autocast_dtype("cuda")
+
+    def narrow(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return type(value)(narrow(item) for item in value)
+        return value.to(dtype) if isinstance(value, DeviceTensor) and value.dtype == torch.float32 else value
+
+    with torch.autocast("cuda", enabled=False):
+        return function(*narrow(args), **{key: narrow(value) for key, value in kwargs.items()})
+
+
 # These read Python values on the host, and then copy the tensor.
 HOST_BUILT = (torch.tensor, torch.as_tensor, torch.asarray)
 
@@ -334,6 +368,8 @@ class DeviceNames(TorchFunctionMode):
         named = {key: name_device(value) for key, value in (kwargs or {}).items()}
         if isinstance(named.get("device"), int) and not isinstance(named["device"], bool):
             named["device"] = DEVICE
+        if torch.is_autocast_enabled("cuda") and getattr(function, "__name__", "") in AUTOCAST_NARROWED:
+            return call_narrowed(function, args, named)
         if function is torch.Tensor.cuda:
             return args[0].to(DEVICE)
         if function in HOST_BUILT and named.get("device") == DEVICE:

@@ -124,7 +124,7 @@ class CorrectnessGate:
         codes: list[FailureCode] = []
         names = [trial.nominal.distribution, self.pick_hidden(trial)]
         for name in names:
-            sample = trial.replace(sample, trial.draw(name))
+            sample = trial.replace(sample, trial.draw(name), name)
             trial.call(sample)
             assert sample.comparison is not None
             if sample.comparison.passed:
@@ -257,7 +257,7 @@ class CorrectnessGate:
         for number in range(LATER_CALLS):
             name = trial.nominal.distribution if number % 3 else self.pick_hidden(trial)
             inputs = trial.draw(name)
-            sample = trial.replace(sample, inputs) if secrets.randbits(1) else trial.place(name, inputs)
+            sample = trial.replace(sample, inputs, name) if secrets.randbits(1) else trial.place(name, inputs)
             trial.call(sample)
             assert sample.comparison is not None
             if not sample.comparison.passed:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-import re
-
 from verifier.evidence.sass import MachineCode, read_machine_code
 from verifier.faults import InfrastructureFault
+from verifier.interpreter.ir import parse_module, walk_operations
 from verifier.session import KernelText
 from verifier.trial import Trial, check
 from verifier.verdict import Check, FailureCode, Gate, MachineCodeRecord, rank_failures
 
-# hi = half(x); lo = x - float(hi): what an emulation of fp32 computes before its products.
-_SPLIT = re.compile(
-    r"(%\S+) = arith\.truncf .*?f16>?\s*\n(?:.*\n)*?.*?(%\S+) = arith\.extf \1 .*\n(?:.*\n)*?.*arith\.subf %\S+, \2\b"
-)
+
+def splits_values(text: str) -> bool:
+    """Return whether IR computes x - float(half(x)): the low part that an emulation of fp32 needs for its products."""
+    narrowed: set[str] = set()
+    widened: set[str] = set()
+    for function in parse_module(text).values():
+        for operation in walk_operations(function.region):
+            if operation.name == "arith.truncf":
+                narrowed |= set(operation.results)
+            elif operation.name == "arith.extf" and operation.operands[0] in narrowed:
+                widened |= set(operation.results)
+            elif operation.name == "arith.subf" and widened & set(operation.operands):
+                return True
+    return False
 
 
 def name_precision_loss(code: MachineCode, text: str) -> FailureCode | None:
     """Return the code of what a kernel's machine code and IR show, or None when it keeps the precision."""
     if code.tensor_core:
-        if "inputPrecision = tf32x3" in text or _SPLIT.search(text):
+        if "inputPrecision = tf32x3" in text or splits_values(text):
             return FailureCode.PREC_EMULATION
         if any(".TF32" in opcode for opcode in code.tensor_core):
             return FailureCode.PREC_TF32

@@ -33,7 +33,7 @@ MAXIMUM_KERNELS = 512
 MAXIMUM_EVENTS = 64
 MAXIMUM_GRIDS = 8
 MAXIMUM_PROGRAMS = 1 << 22
-STEP_BUDGET = 20_000_000
+STEP_BUDGET = 5_000_000
 MEMORY_FORMATS = {
     "contiguous_format": torch.contiguous_format,
     "preserve_format": torch.preserve_format,
