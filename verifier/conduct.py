@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from verifier.boxes import Boxes
 from verifier.compiler import Compiler
+from verifier.faults import CandidateFault, clean_text
 from verifier.gates.correctness import CorrectnessGate
 from verifier.gates.intake import IntakeGate
 from verifier.gates.policy import PolicyGate
 from verifier.gates.structural import StructuralGate
 from verifier.modules import load_task_modules
 from verifier.session import Session
-from verifier.trial import Reference, Trial
+from verifier.trial import Reference, Trial, check
 from verifier.verdict import Check, FailureCode, Gate
 
 if TYPE_CHECKING:
@@ -60,7 +61,12 @@ def run_gates(verification: Verification, trial: Trial) -> None:
         gate = make()
         verification.progress({"event": "gate", "gate": gate.gate, "state": "started"})
         started = time.monotonic()
-        checks = gate.run(trial)
+        try:
+            checks = gate.run(trial)
+        except CandidateFault as fault:
+            trial.faults.append(fault)
+            label = "the submission lives until the gate ends"
+            checks = [check("survival", label, passed=False, code=fault.code, observed=fault.message[:300])]
         verification.finish_gate(gate.gate, checks, time.monotonic() - started)
         if gate.gate is Gate.INTAKE and trial.nominal is None:
             name_foreign(verification, trial)
@@ -84,4 +90,4 @@ def collect(verification: Verification, trial: Trial) -> None:
     if uninterpretable:
         verification.extra.append(FailureCode.INFRA_EVIDENCE_LOST)
         verification.error = f"This environment cannot interpret the kernel; it needs a GPU. {uninterpretable[0]}"
-    verification.output = trial.session.output()
+    verification.output = clean_text(trial.session.output())

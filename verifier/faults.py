@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from verifier.session import CallRecord
 
 
+def clean_text(text: str) -> str:
+    """Return hostile text without control characters and lone surrogates, so that it can be stored and shown."""
+    return "".join(character if character.isprintable() or character in "\n\t" else "\ufffd" for character in text)
+
+
 class CandidateFault(Exception):
     """The submission failed; `code` says how, the texts come from its process and are hostile.
 
@@ -18,7 +23,7 @@ class CandidateFault(Exception):
 
     def __init__(self, code: FailureCode, message: str, traceback: str = "") -> None:
         super().__init__(message)
-        self.code, self.message, self.traceback = code, message, traceback
+        self.code, self.message, self.traceback = code, clean_text(message), clean_text(traceback)
         self.record: CallRecord | None = None
 
 

@@ -34,6 +34,9 @@ from verifier.verdict import (
     rank_failures,
 )
 
+# Codes that an operation without a model cannot have caused.
+CERTAIN = ("PREC_", "STRUCT_", "STALE_", "TAMPER_", "GRAPH_", "BACKEND_")
+
 Progress = Callable[[dict[str, Any]], None]
 
 
@@ -129,7 +132,8 @@ class Verification:
         failures = rank_failures(codes)
         if FailureCode.BACKEND_FOREIGN in self.extra:
             failures.sort(key=lambda code: code is not FailureCode.BACKEND_FOREIGN)
-        if failures and failures[0].is_infrastructure and any(code.startswith("PREC_") for code in failures):
+        if any(code.startswith(CERTAIN) for code in failures):
+            # What is certain rejects, also where a kernel had no model in this environment.
             failures = [code for code in failures if not code.is_infrastructure]
         outcome = (
             Outcome.ACCEPTED

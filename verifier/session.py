@@ -241,6 +241,7 @@ class Session:
             }
             for item in placed
         ]
+        self.ask_device({"do": "open"})
         message = {"do": "construct", "instance": instance, "arguments": arguments, "state": described}
         self.model_state = self.ask_candidate(message, LOAD_SECONDS).state
         return placed

@@ -164,7 +164,7 @@ class Trial:
 
     def is_own(self, kernel: KernelText) -> bool:
         """Return whether Triton's front end made a kernel from a function that the submitted file defines."""
-        defined = re.search(rf"^\s*def {re.escape(kernel.name)}\s*\(", self.source, re.MULTILINE)
+        defined = re.search(rf"^[ \t]*def[ \t]+{re.escape(kernel.name)}[ \t]*\(", self.source, re.MULTILINE)
         return kernel.file == SOLUTION_PATH and defined is not None
 
     def explain_wrong(self, sample: Sample, otherwise: FailureCode) -> FailureCode:
@@ -181,6 +181,12 @@ class Trial:
         if any(earlier.comparison and earlier.comparison.passed for earlier in repeated):
             return FailureCode.STALE_ALIAS_REPLAY
         return otherwise
+
+    def read_events(self) -> dict[str, int]:
+        """Return what the device was told of or saw, in any call so far."""
+        if self.session.alive:
+            return self.session.end_record().events
+        return self.records[-1].events if self.records else {}
 
     def remember(self, sample: Sample) -> None:
         """Keep an answered sample, so that a later repetition of its output is recognised."""

@@ -6,11 +6,14 @@ Nothing is ever unpickled. A message that is too large or not JSON ends the conn
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 import time
 from typing import Any
 
+# No sender of ours escapes a surrogate; one in a message would break whoever prints it.
+LONE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 HEADER = struct.Struct("<II")
 MAXIMUM_JSON = 16 << 20
 MAXIMUM_BYTES = 1 << 30
@@ -39,7 +42,7 @@ class Channel:
 
     def send(self, message: Message, data: bytes | memoryview = b"") -> None:
         """Send one message. Raises ChannelClosed or TimeoutError."""
-        text = json.dumps(message).encode()
+        text = json.dumps(message, ensure_ascii=False).encode(errors="replace")
         self.limit()
         try:
             self.connection.sendall(HEADER.pack(len(text), len(data)) + text)
@@ -55,7 +58,7 @@ class Channel:
             raise ProtocolError(f"a message of {sum(lengths)} bytes is too large")
         text, data = self.read(lengths[0]), self.read(lengths[1])
         try:
-            message = json.loads(text)
+            message = json.loads(LONE_SURROGATE.sub(rb"\\ufffd", text))
         except (ValueError, RecursionError) as error:
             raise ProtocolError("a message is not JSON") from error
         if not isinstance(message, dict):

@@ -151,7 +151,9 @@ FOREIGN_LIBRARIES = ("cuda", "nvrtc", "cublas", "cudnn", "cufft", "cusparse", "n
 
 
 def watch_libraries(event: str, arguments: Any) -> None:
-    """Report the loading of a GPU library by hand. An audit hook, which Python code cannot take back."""
+    """Report the loading of a GPU library by hand, or of this harness. An audit hook, which Python code cannot take back."""
+    if event == "import" and str(arguments[0]).startswith("verifier."):
+        report("harness")
     if event == "ctypes.dlopen" and any(name in str(arguments[0]).lower() for name in FOREIGN_LIBRARIES):
         report("foreign library")
 

@@ -15,8 +15,6 @@ from triton.runtime.errors import OutOfResources
 from verifier.candidate import tensors
 from verifier.candidate.binaries import read_resource_usage
 
-NARROW = {torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2}
-
 
 class Utilities:
     """What Triton asks of a device."""
@@ -64,7 +62,7 @@ class Launcher:
             return
         if callable(enter):
             enter(metadata)
-        arguments, narrow = [], set()
+        arguments = []
         for value, passed in zip(values, self.passed, strict=False):
             if not passed:
                 continue
@@ -72,8 +70,6 @@ class Launcher:
                 raise ValueError("Pointer argument cannot be accessed from Triton (cpu tensor?)")  # noqa: TRY004 - as Triton does
             if hasattr(value, "data_ptr"):
                 arguments.append(value.data_ptr())
-                if value.dtype in NARROW:
-                    narrow.add(str(value.dtype).removeprefix("torch."))
             else:
                 arguments.append(0 if value is None else value)
         message = {
@@ -81,7 +77,6 @@ class Launcher:
             "kernel": self.kernel,
             "grid": [x, y, z],
             "arguments": arguments,
-            "narrow": sorted(narrow),
         }
         tensors.client.ask(message)
         if callable(leave):

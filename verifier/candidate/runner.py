@@ -71,6 +71,9 @@ class Runner:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules["solution"] = module
+        # What imports the harness from now on is the submission, and the audit hook sees it.
+        for name in [name for name in sys.modules if name.partition(".")[0] == "verifier"]:
+            del sys.modules[name]
         spec.loader.exec_module(module)
         entry = getattr(module, "ModelNew", None)
         if not (isinstance(entry, type) and issubclass(entry, torch.nn.Module)):

@@ -139,7 +139,7 @@ class DeviceTensor(torch.Tensor):
         return DEVICE
 
     @property
-    def data(self) -> DeviceTensor:  # type: ignore[override]
+    def data(self) -> DeviceTensor:
         return self.detach()
 
     @data.setter
@@ -282,6 +282,8 @@ def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             parts = function.decompose(*args, **kwargs)
         if parts is not NotImplemented:
             return parts
+    if not name.startswith("aten::"):
+        return call_custom(function, args, kwargs)
     if name == "aten::_to_copy":
         return convert(function, args, kwargs)
     if name == "aten::copy_" and isinstance(args[0], DeviceTensor) != isinstance(args[1], DeviceTensor):
@@ -291,6 +293,15 @@ def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     made_there = target is not None and torch.device(target).type == "cuda"
     if made_there or has_device_tensor(args) or has_device_tensor(kwargs):
         return run_on_device(function, args, kwargs)
+    return function(*args, **kwargs)
+
+
+def call_custom(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run an operator that Python code registered, by its kernel for CUDA or for every device."""
+    for key in ("CUDA", "CompositeExplicitAutograd"):
+        if torch._C._dispatch_has_kernel_for_dispatch_key(function.name(), key):  # noqa: SLF001 - as FakeTensor does
+            with DeviceMode():
+                return function._op_dk(getattr(torch._C.DispatchKey, key), *args, **kwargs)  # noqa: SLF001
     return function(*args, **kwargs)
 
 

@@ -20,6 +20,7 @@ from verifier.candidate.channel import Channel, ChannelClosed, Message
 
 COMPILE_SECONDS = 240
 PARALLEL = 2
+PROTOTYPE = r"^\s*tt\.func\s+(?:public\s+)?(@\w+)(\([^\n]*\))\s*(?:attributes \{[^\n]*\})?\s+\{\s*$"
 
 
 def compile_kernel(text: str, options: dict[str, Any], capability: int) -> Message:
@@ -33,6 +34,8 @@ def compile_kernel(text: str, options: dict[str, Any], capability: int) -> Messa
         os.environ["TRITON_CACHE_DIR"] = f"{folder}/cache"
         path = Path(folder) / "kernel.ttir"
         path.write_text(text)
+        # Triton's own pattern takes exponential time on a long kernel.
+        triton.compiler.compiler.prototype_pattern["ttir"] = PROTOTYPE
         compiled = triton.compile(str(path), target=GPUTarget("cuda", capability, 32), options=options)
         cubin = compiled.asm["cubin"]
         registers, spilled = read_resource_usage(cubin)

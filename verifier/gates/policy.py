@@ -49,6 +49,7 @@ class PolicyGate:
             self.check_flags(trial),
             self.check_graph(trial),
             self.check_foreign(trial),
+            self.check_late_work(trial),
             self.check_tampering(trial),
         ]
         return checks
@@ -56,16 +57,18 @@ class PolicyGate:
     def check_machine_code(self, trial: Trial, kernels: list[KernelText]) -> list[Check]:
         device, dtype = trial.environment.device, trial.task.specification.dtype
         capability = device.compute_capability
-        records, losses, failed = [], [], []
+        records, losses = [], []
         for kernel, result in zip(kernels, trial.compiler.collect(kernels), strict=True):
             base = {"name": kernel.name, "digest": kernel.digest, "architecture": f"sm_{capability}"}
             if "error" in result:
-                failed.append(f"{kernel.name}: {result['error'][:200]}")
+                # The submission's process compiled the same text before it was launched.
+                slow = "signal 14" in result["error"]
+                losses.append((FailureCode.ART_COMPILE_TIMEOUT if slow else FailureCode.TAMPER_HARNESS, kernel.name))
                 records.append(MachineCodeRecord(**base, error=result["error"][:500]))
                 continue
             code = read_machine_code(result["sass"], dtype)
             if not code.instructions:
-                failed.append(f"{kernel.name}: no machine code")
+                raise InfrastructureFault(f"{kernel.name}: no machine code")
             loss = name_precision_loss(code, kernel.text)
             if loss is not None:
                 losses.append((loss, kernel.name))
@@ -83,8 +86,6 @@ class PolicyGate:
                 )
             )
         trial.evidence = trial.evidence.model_copy(update={"machine_code": records})
-        if failed:
-            raise InfrastructureFault(f"machine code could not be made: {failed[0]}")
         label = f"machine code of every kernel that ran keeps {dtype} (kernels: {len(kernels)}, sm_{capability})"
         detail = ", ".join(sorted({name for _, name in losses}))
         codes = rank_failures([loss for loss, _ in losses])
@@ -142,7 +143,7 @@ class PolicyGate:
 
     @staticmethod
     def check_graph(trial: Trial) -> Check:
-        used = trial.records[-1].events.get("graph", 0) if trial.records else 0
+        used = trial.read_events().get("graph", 0)
         label = "no CUDA graph is captured or replayed"
         return check(
             "graph_capture",
@@ -156,7 +157,7 @@ class PolicyGate:
 
     @staticmethod
     def check_foreign(trial: Trial) -> Check:
-        events = trial.records[-1].events if trial.records else {}
+        events = trial.read_events()
         foreign = sorted(event for event in events if event.startswith("foreign"))
         label = "no other GPU backend is used"
         return check(
@@ -169,8 +170,23 @@ class PolicyGate:
         )
 
     @staticmethod
+    def check_late_work(trial: Trial) -> Check:
+        late = trial.read_events().get("late_work", 0)
+        label = "no work is asked for outside a call"
+        return check(
+            "late_work",
+            label,
+            passed=late == 0,
+            code=FailureCode.TIMING_SIDESTEP,
+            observed=late,
+            allowed=0,
+            unit="requests",
+        )
+
+    @staticmethod
     def check_tampering(trial: Trial) -> Check:
-        broken = trial.records[-1].events.get("protocol_error", 0) if trial.records else 0
+        events = trial.read_events()
+        broken = events.get("protocol_error", 0) + events.get("harness", 0)
         label = "the verifier's channels carry only what was asked for"
         return check(
             "channels",

@@ -7,6 +7,7 @@ so far and nothing else: no seed, no oracle, no tolerance.
 from __future__ import annotations
 
 import hashlib
+import re
 import selectors
 import socket
 import sys
@@ -22,6 +23,7 @@ from torch._ops import OpOverload
 from verifier.candidate.channel import Channel, ChannelClosed, Message, ProtocolError
 from verifier.candidate.transfer import DTYPES, from_bytes, to_bytes
 from verifier.interpreter import library
+from verifier.interpreter.canonical import Canonicaliser
 from verifier.interpreter.ir import IRError
 from verifier.interpreter.kernels import Kernel, OverBudget, Touched
 from verifier.interpreter.memory import IllegalAccess, Memory, OutOfDeviceMemory
@@ -31,6 +33,9 @@ from verifier.interpreter.poison import make_poison
 MAXIMUM_TENSORS = 200_000
 MAXIMUM_KERNELS = 512
 MAXIMUM_EVENTS = 64
+PLAIN_NAME = re.compile(r"[\w.$]{1,200}", re.ASCII)
+KNOWN_EVENT = re.compile(r"compile|harness|foreign (?:import|library|nvrtc|cpp_extension)(?: \w{1,20})?", re.ASCII)
+NARROW_POINTEE = re.compile(r"f16|bf16|f8")
 MAXIMUM_GRIDS = 8
 MAXIMUM_PROGRAMS = 1 << 22
 STEP_BUDGET = 5_000_000
@@ -89,6 +94,8 @@ class Device:
         self.fault = ""
         self.uninterpretable: list[str] = []
         self.events: Counter[str] = Counter()
+        self.open = True
+        self.canonicaliser = Canonicaliser()
         self.given: set[int] = set()
         self.graphs: list[list[Callable[[], None]]] = []
         self.recording: list[Callable[[], None]] | None = None
@@ -141,6 +148,12 @@ class Device:
         if self.fault:
             raise IllegalAccess(self.fault)
 
+    def check_open(self) -> None:
+        """Work is done while the judge waits for a call, and at no other time. Raises NotPermitted."""
+        if not self.open:
+            self.events["late_work"] += 1
+            raise library.NotPermitted("the call has ended")
+
     def fill_with_poison(self, tensor: torch.Tensor) -> None:
         """Fill fresh memory with NaN that carries this session's mark, or with a marked integer."""
         storage = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
@@ -155,10 +168,15 @@ class Device:
         """Keep a kernel and return its number. Raises NotPermitted."""
         if len(self.kernels) >= MAXIMUM_KERNELS:
             raise library.NotPermitted(f"more than {MAXIMUM_KERNELS} different kernels")
+        try:
+            text = self.canonicaliser.rewrite(text)
+        except IRError:
+            self.events["protocol_error"] += 1
+            raise
         digest = hashlib.sha256(f"{name}\n{sorted(options.items())}\n{text}".encode()).hexdigest()[:16]
         try:
             loaded = Loaded(name, text, options, digest, Kernel(text, self.memory))
-        except (NotInterpretable, IRError, KeyError, ValueError, AttributeError, StopIteration) as error:
+        except Exception as error:  # noqa: BLE001 - a gap of this interpreter's is named when the kernel is launched
             loaded = Loaded(name, text, options, digest, None, f"{type(error).__name__}: {error}"[:300])
         self.kernels.append(loaded)
         return len(self.kernels) - 1
@@ -187,6 +205,9 @@ class Device:
             self.uninterpretable.append(reason)
             raise NotInterpretable(reason) from error
         usage.operations += touched.operations
+        usage.narrow_arguments |= {
+            kind.pointee for kind in loaded.kernel.arguments if NARROW_POINTEE.match(kind.pointee)
+        }
         if loaded.digest in self.ablated:
             self.replace_with_noise(touched)
 
@@ -210,7 +231,12 @@ class Device:
         """Run one library operator on the device's tensors and return its result."""
         function = library.find_operator(name)
         base = library.find_base_name(function)
+        if kwargs.get("unsafe"):
+            raise library.NotPermitted("unsafe operators are not available on this device")
         result = function(*args, **kwargs)
+        for tensor in library.list_tensors(result):
+            library.check_extent(tensor)
+        self.record.downloaded += library.count_readback(result)
         if base in library.UNINITIALISED:
             self.fill_with_poison(result)
         self.record.library_calls[base] += 1
@@ -264,6 +290,7 @@ class CandidateService:
             for handle in message.get("free", ()):
                 device.drop_own(handle)
             device.check_fault()
+            device.check_open()
             return self.handlers[message["do"]](message, data)
         except Exception as error:  # noqa: BLE001 - whatever a hostile request provokes is its own answer
             if isinstance(error, IllegalAccess):
@@ -306,15 +333,14 @@ class CandidateService:
         result = self.device.call_library(message["name"], args, kwargs)
         for flag in message.get("flags", ()):
             self.device.record.flags[str(flag)[:40]] += 1
-        if message["name"].startswith("aten::_local_scalar_dense"):
-            self.device.record.downloaded += 1
         return {"result": self.encode(result, known)}, b""
 
     def load_kernel(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        options = {
-            str(key)[:40]: value for key, value in message["options"].items() if isinstance(value, int | str | bool)
-        }
-        return {"kernel": self.device.load(str(message["name"])[:200], data.decode(), options)}, b""
+        options = {key: value for key, value in message["options"].items() if isinstance(value, int)}
+        name = message["name"]
+        if not all(PLAIN_NAME.fullmatch(word) for word in (name, *options)):
+            raise library.NotPermitted("a kernel or an option has no plain name")
+        return {"kernel": self.device.load(name, data.decode(), options)}, b""
 
     def launch(self, message: Message, data: bytes) -> tuple[Message, bytes]:
         x, y, z = (int(size) for size in message["grid"])
@@ -323,8 +349,6 @@ class CandidateService:
         if min(x, y, z) < 1:
             raise library.NotPermitted("a grid size is below 1")
         device.launch(number, (x, y, z), arguments)
-        narrow = {kind for kind in message.get("narrow", ()) if isinstance(kind, str)}
-        device.record.kernels[device.kernels[number].digest].narrow_arguments |= narrow
         if device.recording is not None:
             device.recording.append(lambda: device.launch(number, (x, y, z), arguments))
         return {}, b""
@@ -340,8 +364,10 @@ class CandidateService:
         return {}, to_bytes(tensor.resolve_conj())
 
     def note_event(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        if len(self.device.events) < MAXIMUM_EVENTS:
-            self.device.events[str(message["kind"])[:80]] += 1
+        kind = message["kind"]
+        # Whatever a submission reports beyond these was made up to hide something.
+        known = isinstance(kind, str) and KNOWN_EVENT.fullmatch(kind) and len(self.device.events) < MAXIMUM_EVENTS
+        self.device.events[kind if known else "protocol_error"] += 1
         return {}, b""
 
     def use_graph(self, message: Message, data: bytes) -> tuple[Message, bytes]:
@@ -404,9 +430,14 @@ class JudgeService:
         return {"handles": held}, b""
 
     def do_begin(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        self.device.record = Record()
+        self.device.record, self.device.open = Record(), True
         self.device.ablated = set(message.get("ablate", ()))
         self.device.noise = np.random.default_rng(message["noise"])
+        return {}, b""
+
+    def do_open(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+        """Let the submission's process work outside a call, while it constructs a model."""
+        self.device.open = True
         return {}, b""
 
     def do_mark(self, message: Message, data: bytes) -> tuple[Message, bytes]:
@@ -415,7 +446,7 @@ class JudgeService:
         return {}, b""
 
     def do_end(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        record, self.device.ablated = self.device.record, set()
+        record, self.device.ablated, self.device.open = self.device.record, set(), False
         kernels = {
             digest: {
                 "launches": usage.launches,

@@ -66,7 +66,6 @@ class Function:
 
 
 _VALUE = re.compile(r"%[A-Za-z0-9_$.\-]+(?:#\d+)?")
-_LOCATION = re.compile(r"\s+loc\((?:[^()\"]|\"(?:[^\"\\]|\\.)*\"|\((?:[^()\"]|\"(?:[^\"\\]|\\.)*\")*\))*\)")
 _RESULTS = re.compile(r"^((?:%[\w$.\-]+(?::\d+)?(?:,\s*)?)+)\s*=\s*(.*)$")
 _FUNCTION = re.compile(
     r"^tt\.func (public|private) @(\"[^\"]+\"|[\w$.]+)\((.*)\)(?:\s*->\s*.*?)?\s*(?:attributes \{[^{}]*\}\s*)?\{$"
@@ -122,6 +121,19 @@ def parse_types(text: str) -> list[Type]:
     return [parse_type(part) for part in split_types(text)]
 
 
+def find_closing(line: str, position: int) -> int:
+    """Return the position after the parenthesis that closes the one before `position`."""
+    depth, quoted = 1, False
+    while position < len(line) and depth:
+        character = line[position]
+        if character == '"' and line[position - 1] != "\\":
+            quoted = not quoted
+        elif not quoted:
+            depth += {"(": 1, ")": -1}.get(character, 0)
+        position += 1
+    return position
+
+
 class Lines:
     """The module's lines with locations and comments removed."""
 
@@ -135,8 +147,20 @@ class Lines:
 
     @staticmethod
     def clean(line: str) -> str:
-        line = _LOCATION.sub("", line).strip()
-        return re.sub(r"\s*//.*$", "", line) if not line.startswith("tt.print") else line
+        """Return a line without locations and comments; what stands in quotes is left alone."""
+        kept, position, quoted = [], 0, False
+        while position < len(line):
+            character = line[position]
+            if character == '"' and (not quoted or line[position - 1] != "\\"):
+                quoted = not quoted
+            if not quoted and line.startswith("//", position):
+                break
+            if not quoted and line.startswith(" loc(", position):
+                position = find_closing(line, position + len(" loc("))
+                continue
+            kept.append(character)
+            position += 1
+        return "".join(kept).strip()
 
     def peek(self) -> str:
         if self.position >= len(self.lines):

@@ -6,6 +6,7 @@ Programs of a launch run one after another, in order. Values are NumPy arrays in
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ Frame = list[Any]
 Step = Callable[[Frame], None]
 
 MAXIMUM_CALL_DEPTH = 32
+LAUNCH_SECONDS = 30.0
 
 
 class OverBudget(Exception):
@@ -45,12 +47,13 @@ class Machine:
     program: tuple[int, int, int] = (0, 0, 0)
     grid: tuple[int, int, int] = (1, 1, 1)
     steps_left: int = 0
+    deadline: float = 0.0
 
     def spend(self, steps: int) -> None:
         """Count steps. Raises OverBudget when none are left."""
         self.steps_left -= steps
-        if self.steps_left < 0:
-            raise OverBudget("the kernel did not end within the interpreter's step budget")
+        if self.steps_left < 0 or time.monotonic() > self.deadline:
+            raise OverBudget("the kernel did not end within the interpreter's budget of steps and time")
 
 
 class Return(Exception):
@@ -195,6 +198,8 @@ class Compiler:
         return assign
 
     def result_type(self, operation: Operation, index: int) -> Type:
+        if operation.name == "arith.constant" and operation.attributes in ("true", "false"):
+            return Type("i1")
         kind = self.find_type(operation, index)
         if operation.name in ("arith.cmpi", "arith.cmpf"):
             return Type("i1", kind.shape)
@@ -422,6 +427,7 @@ class Kernel:
         ]
         machine = self.machine
         machine.touched, machine.grid, machine.steps_left = Touched(), grid, step_budget
+        machine.deadline = time.monotonic() + LAUNCH_SECONDS
         with np.errstate(all="ignore"):
             for z, y, x in np.ndindex(grid[::-1]):
                 machine.program = (x, y, z)
