@@ -1,6 +1,6 @@
 # `make` prints the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-postgres lint types migrations format lock upgrade clean
+.PHONY: help setup demo test conscience test-postgres lint types migrations format lock upgrade clean
 
 PYTHON ?= python3
 BOOTSTRAP := $(PYTHON) -I portal/ops/bootstrap.py
@@ -17,6 +17,9 @@ demo: ## Set up, start the portal and one worker, print the address (DEMO_PORT=8
 
 test: setup lint types migrations ## Set up, then run every check and every test
 	@$(BIN)/python -m pytest
+
+conscience: setup ## Run every exploit and every honest fixture through the verifier (about a quarter of an hour)
+	@$(BIN)/python -m pytest -m "full or not full" tests/verifier/test_conscience.py
 
 test-postgres: setup ## Run the portal's tests on a throw-away PostgreSQL
 	@$(BIN)/python -m tests.postgres -- $(BIN)/python -m pytest tests/portal

@@ -69,14 +69,17 @@ def run_gates(verification: Verification, trial: Trial) -> None:
             checks = [check("survival", label, passed=False, code=fault.code, observed=fault.message[:300])]
         verification.finish_gate(gate.gate, checks, time.monotonic() - started)
         if gate.gate is Gate.INTAKE and trial.nominal is None:
-            name_foreign(verification, trial)
+            name_cause(verification, trial)
             break
 
 
-def name_foreign(verification: Verification, trial: Trial) -> None:
-    """A load that failed because another GPU backend is absent is a policy matter first."""
-    if any(event.startswith("foreign") for event in trial.session.read_events()):
-        verification.extra.append(FailureCode.BACKEND_FOREIGN)
+def name_cause(verification: Verification, trial: Trial) -> None:
+    """A first call that failed over another GPU backend, or over the harness, is that before anything else."""
+    events = trial.session.read_events()
+    if "harness" in events or "protocol_error" in events:
+        verification.causes.append(FailureCode.TAMPER_HARNESS)
+    if any(event.startswith("foreign") for event in events):
+        verification.causes.append(FailureCode.BACKEND_FOREIGN)
 
 
 def collect(verification: Verification, trial: Trial) -> None:
@@ -88,6 +91,6 @@ def collect(verification: Verification, trial: Trial) -> None:
         verification.error, verification.traceback = trial.faults[0].message, trial.faults[0].traceback
     uninterpretable = [text for record in records for text in record.uninterpretable]
     if uninterpretable:
-        verification.extra.append(FailureCode.INFRA_EVIDENCE_LOST)
+        verification.uncertain = True
         verification.error = f"This environment cannot interpret the kernel; it needs a GPU. {uninterpretable[0]}"
     verification.output = clean_text(trial.session.output())

@@ -60,7 +60,8 @@ class Verification:
         self.source = ""
         self.started_at, self.started = datetime.now(UTC), time.monotonic()
         self.results: dict[Gate, GateResult] = {}
-        self.extra: list[FailureCode] = []
+        self.causes: list[FailureCode] = []
+        self.uncertain = False
         self.error, self.traceback = "", ""
         self.evidence = Evidence()
         self.output = ""
@@ -83,7 +84,7 @@ class Verification:
         try:
             self.run_gates()
         except InfrastructureFault as fault:
-            self.extra.append(FailureCode.INFRA_EVIDENCE_LOST)
+            self.uncertain = True
             self.error = self.error or str(fault)
         return self.conclude()
 
@@ -119,6 +120,17 @@ class Verification:
         self.results[gate] = GateResult(gate=gate, status=status, checks=checks, seconds=round(seconds, 3))
         self.progress({"event": "gate", "gate": gate, "state": status})
 
+    def rank(self, codes: list[FailureCode]) -> list[FailureCode]:
+        """Return the codes in order: what caused a failed first call, then by precedence.
+
+        Evidence that was lost leaves only what it cannot have caused.
+        """
+        failures = rank_failures([*self.causes, *codes])
+        failures.sort(key=lambda code: code not in self.causes)
+        if self.uncertain and not any(code.startswith(CERTAIN) for code in failures):
+            return [FailureCode.INFRA_EVIDENCE_LOST, *failures]
+        return failures
+
     def conclude(self) -> Verdict:
         """Write the verdict from what the gates found."""
         gates = [
@@ -128,13 +140,7 @@ class Verification:
         ]
         skipped = self.results.get(Gate.INTAKE) is None or any(item.status is GateStatus.SKIPPED for item in gates)
         gates.append(GateResult(gate=Gate.PERFORMANCE, status=GateStatus.SKIPPED) if skipped else report_not_timed())
-        codes = [item.code for result in gates for item in result.checks if item.code is not None] + self.extra
-        failures = rank_failures(codes)
-        if FailureCode.BACKEND_FOREIGN in self.extra:
-            failures.sort(key=lambda code: code is not FailureCode.BACKEND_FOREIGN)
-        if any(code.startswith(CERTAIN) for code in failures):
-            # What is certain rejects, also where a kernel had no model in this environment.
-            failures = [code for code in failures if not code.is_infrastructure]
+        failures = self.rank([item.code for result in gates for item in result.checks if item.code is not None])
         outcome = (
             Outcome.ACCEPTED
             if not failures

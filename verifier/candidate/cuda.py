@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import torch
 import torch.utils.cpp_extension as extension
+from torch._streambase import _EventBase, _StreamBase
 
 from verifier.candidate import tensors
 
@@ -26,7 +27,7 @@ def report(kind: str) -> None:
     tensors.client.ask({"do": "event", "kind": kind})
 
 
-class Event:
+class Event(_EventBase):
     """A CUDA event with host times."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -48,7 +49,7 @@ class Event:
         return True
 
 
-class Stream:
+class Stream(_StreamBase):
     """A CUDA stream; work on this device is done when the request returns."""
 
     cuda_stream = 0
@@ -74,6 +75,12 @@ class Stream:
 
     def query(self) -> bool:
         return True
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream)
+
+    def __hash__(self) -> int:
+        return 0
 
     def __enter__(self) -> Self:
         return self
@@ -147,6 +154,7 @@ def refuse(kind: str, what: str) -> Callable[..., Any]:
     return call
 
 
+PACKAGES_FOLDER = "/kq/packages/"
 FOREIGN_LIBRARIES = ("cuda", "nvrtc", "cublas", "cudnn", "cufft", "cusparse", "nvjit", "nvvm", "opencl", "hip")
 
 
@@ -158,12 +166,21 @@ def watch_libraries(event: str, arguments: Any) -> None:
         report("foreign library")
 
 
+def find_importer() -> str:
+    """Return the file whose import statement runs."""
+    frame = sys._getframe(2)  # noqa: SLF001 - the only way to the importing frame
+    while frame.f_back is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame.f_code.co_filename
+
+
 class ForeignImports:
-    """Reports the import of another GPU backend before it fails."""
+    """Reports the import of another GPU backend before it fails. Packages of ours may look for one."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name.partition(".")[0] in FOREIGN_MODULES:
-            report(f"foreign import {name.partition('.')[0]}")
+        foreign = name.partition(".")[0]
+        if foreign in FOREIGN_MODULES and PACKAGES_FOLDER not in find_importer():
+            report(f"foreign import {foreign}")
         return None
 
 
