@@ -7,9 +7,7 @@ from torch import nn
 
 
 @triton.jit
-def _sparsemax_fwd(
-    x_ptr, y_ptr, stride_xm: tl.int64, stride_xn, stride_ym, stride_yn, n_cols, BLOCK: tl.constexpr
-):
+def _sparsemax_fwd(x_ptr, y_ptr, stride_xm: tl.int64, stride_xn, stride_ym, stride_yn, n_cols, BLOCK: tl.constexpr):
     row = tl.program_id(axis=0).to(tl.int64)
     x_ptr += row * stride_xm
     y_ptr += row * stride_ym
@@ -33,8 +31,16 @@ class _Sparsemax(torch.autograd.Function):
         n_rows, n_cols = x.shape
         with torch.cuda.device(x.device):
             _sparsemax_fwd[(n_rows,)](
-                x, y, x.stride(0), x.stride(1), y.stride(0), y.stride(1), n_cols,
-                BLOCK=triton.next_power_of_2(n_cols), num_warps=4, num_stages=2,
+                x,
+                y,
+                x.stride(0),
+                x.stride(1),
+                y.stride(0),
+                y.stride(1),
+                n_cols,
+                BLOCK=triton.next_power_of_2(n_cols),
+                num_warps=4,
+                num_stages=2,
             )
         ctx.save_for_backward(y)
         return y

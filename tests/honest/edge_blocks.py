@@ -9,7 +9,9 @@ from torch import nn
 @triton.jit
 def count_degrees(rowptr_pointer, bins_pointer, rows, BLOCK: tl.constexpr):
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    degree = tl.load(rowptr_pointer + row + 1, mask=row < rows, other=0) - tl.load(rowptr_pointer + row, mask=row < rows, other=0)
+    degree = tl.load(rowptr_pointer + row + 1, mask=row < rows, other=0) - tl.load(
+        rowptr_pointer + row, mask=row < rows, other=0
+    )
     kind = tl.minimum(degree, 7).to(tl.int32)
     tl.atomic_add(bins_pointer + tl.arange(0, 8), tl.histogram(kind, 8))
 

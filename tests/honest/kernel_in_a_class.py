@@ -33,7 +33,9 @@ class Sparsemax(nn.Module):
     def forward(self, inputs, *, dim=-1):
         flat = inputs.reshape(-1, inputs.shape[dim])
         out = torch.empty_strided(flat.size(), flat.stride(), dtype=flat.dtype, device=flat.device)
-        Kernels.bisect[flat.shape[0], 1, 1](p_pointer=out, z_pointer=flat, n_cols=flat.shape[1], BLOCK=triton.next_power_of_2(flat.shape[1]))
+        Kernels.bisect[flat.shape[0], 1, 1](
+            p_pointer=out, z_pointer=flat, n_cols=flat.shape[1], BLOCK=triton.next_power_of_2(flat.shape[1])
+        )
         return out.view_as(inputs)
 
 

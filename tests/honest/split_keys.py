@@ -17,7 +17,20 @@ def _softplus(x):
 
 
 @triton.jit
-def _split(X, Part, M, L, stride_b, stride_s, S, scale, SPLITS: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+def _split(
+    X,
+    Part,
+    M,
+    L,
+    stride_b,
+    stride_s,
+    S,
+    scale,
+    SPLITS: tl.constexpr,
+    D: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+):
     start_m = tl.program_id(0)
     pid = tl.program_id(1)
     b, split = pid // SPLITS, pid % SPLITS
@@ -78,7 +91,20 @@ class ModelNew(nn.Module):
         m, l = torch.empty((2, B, splits, S), device=x.device, dtype=torch.float32).unbind(0)
         y = torch.empty_like(x)
         _split[(triton.cdiv(S, 16), B * splits)](
-            x, part, m, l, x.stride(0), x.stride(1), S, 1.0 / math.sqrt(D), SPLITS=splits, D=D, BM=16, BN=16, num_warps=4, num_stages=1
+            x,
+            part,
+            m,
+            l,
+            x.stride(0),
+            x.stride(1),
+            S,
+            1.0 / math.sqrt(D),
+            SPLITS=splits,
+            D=D,
+            BM=16,
+            BN=16,
+            num_warps=4,
+            num_stages=1,
         )
         _combine[(S, B)](part, m, l, self.bias, y, S, SPLITS=splits, D=D)
         return y.view(B, S, D)
