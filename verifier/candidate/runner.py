@@ -96,11 +96,9 @@ class Runner:
         values = {item["name"]: tensors.DeviceTensor({**item["tensor"], "owned": False}) for item in message["state"]}
         model.load_state_dict(values, strict=True)
         self.models[message["instance"]] = model
-        state = {
-            name: value.device_handle
-            for name, value in model.state_dict().items()
-            if isinstance(value, tensors.DeviceTensor)
-        }
+        # The objects themselves: state_dict gives aliases, which are gone when it is.
+        held = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+        state = {name: value.device_handle for name, value in held if isinstance(value, tensors.DeviceTensor)}
         return {"state": state}
 
     def call(self, message: Message) -> Message:
