@@ -221,3 +221,8 @@ def check(  # noqa: PLR0913 - the figures of one check, all named at the call
         code=code if passed is False else None,
         detail=detail[:DETAIL_CAP],
     )
+
+
+def check_absent(name: str, label: str, code: FailureCode, seen: int, unit: str) -> Check:
+    """Return a check of something that must not be seen at all."""
+    return check(name, label, passed=seen == 0, code=code, observed=seen, allowed=0, unit=unit)

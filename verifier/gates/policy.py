@@ -6,7 +6,7 @@ from verifier.evidence.sass import MachineCode, read_machine_code
 from verifier.faults import InfrastructureFault
 from verifier.interpreter.ir import parse_module, walk_operations
 from verifier.session import KernelText
-from verifier.trial import Trial, check
+from verifier.trial import Trial, check, check_absent
 from verifier.verdict import Check, FailureCode, Gate, MachineCodeRecord, rank_failures
 
 
@@ -143,17 +143,9 @@ class PolicyGate:
 
     @staticmethod
     def check_graph(trial: Trial) -> Check:
-        used = trial.read_events().get("graph", 0)
         label = "no CUDA graph is captured or replayed"
-        return check(
-            "graph_capture",
-            label,
-            passed=used == 0,
-            code=FailureCode.GRAPH_CAPTURE,
-            observed=used,
-            allowed=0,
-            unit="uses",
-        )
+        used = trial.read_events().get("graph", 0)
+        return check_absent("graph_capture", label, FailureCode.GRAPH_CAPTURE, used, "uses")
 
     @staticmethod
     def check_foreign(trial: Trial) -> Check:
@@ -171,29 +163,13 @@ class PolicyGate:
 
     @staticmethod
     def check_late_work(trial: Trial) -> Check:
-        late = trial.read_events().get("late_work", 0)
         label = "no work is asked for outside a call"
-        return check(
-            "late_work",
-            label,
-            passed=late == 0,
-            code=FailureCode.TIMING_SIDESTEP,
-            observed=late,
-            allowed=0,
-            unit="requests",
-        )
+        late = trial.read_events().get("late_work", 0)
+        return check_absent("late_work", label, FailureCode.TIMING_SIDESTEP, late, "requests")
 
     @staticmethod
     def check_tampering(trial: Trial) -> Check:
+        label = "the harness is left alone, and its channels carry only what was asked for"
         events = trial.read_events()
         broken = events.get("protocol_error", 0) + events.get("harness", 0)
-        label = "the verifier's channels carry only what was asked for"
-        return check(
-            "channels",
-            label,
-            passed=broken == 0,
-            code=FailureCode.TAMPER_HARNESS,
-            observed=broken,
-            allowed=0,
-            unit="breaches",
-        )
+        return check_absent("channels", label, FailureCode.TAMPER_HARNESS, broken, "breaches")

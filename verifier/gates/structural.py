@@ -5,7 +5,7 @@ from __future__ import annotations
 from verifier.faults import CandidateFault
 from verifier.oracle import compare_all
 from verifier.session import CallRecord, KernelText
-from verifier.trial import Sample, Trial, check
+from verifier.trial import Sample, Trial, check, check_absent
 from verifier.verdict import Check, FailureCode, Gate, KernelRecord, LibraryRecord
 
 MINIMUM_ABLATION_SHARE = 0.5
@@ -49,17 +49,9 @@ class StructuralGate:
 
     @staticmethod
     def check_compile(trial: Trial) -> Check:
-        used = trial.read_events().get("compile", 0)
         label = "torch.compile is not used"
-        return check(
-            "compile_fallback",
-            label,
-            passed=used == 0,
-            code=FailureCode.STRUCT_COMPILE_FALLBACK,
-            observed=used,
-            allowed=0,
-            unit="uses",
-        )
+        used = trial.read_events().get("compile", 0)
+        return check_absent("compile_fallback", label, FailureCode.STRUCT_COMPILE_FALLBACK, used, "uses")
 
     def check_work(self, trial: Trial, own: set[str]) -> list[Check]:
         """Who did the work: own kernels, library operators, or the host. The worst call counts."""
