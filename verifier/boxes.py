@@ -84,7 +84,7 @@ class Boxes:
         line, device_line = socket.socketpair()
         try:
             self.device = self.start(
-                "verifier.interpreter.device",
+                "verifier.interpreter.service",
                 [str(environment.device.memory_bytes)],
                 ("candidate", "interpreter"),
                 DEVICE_LIMITS,

@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-TASK_SCHEMA = "kernelquest.task/1"
 MINIMUM_INSTRUCTION_WORDS = 50
 REQUIRED_FILES = ("task.toml", "instruction.md", "reference.py", "hidden.py", "certified.py")
 

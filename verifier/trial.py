@@ -22,14 +22,12 @@ from verifier.faults import CandidateFault, InfrastructureFault
 from verifier.interpreter.poison import has_poison
 from verifier.modules import TaskModules
 from verifier.oracle import Comparison, compare_all, has_same_bits
-from verifier.session import CallRecord, CallResult, DeviceInput, KernelText, OutputType, Session
+from verifier.session import CallRecord, CallResult, DeviceInput, KernelText, OutputType, Session, Tensors
 from verifier.task import Task
 from verifier.verdict import Check, DistributionRecord, Evidence, FailureCode, Figure
 
 REFERENCE_SECONDS = 120.0
 DETAIL_CAP = 500
-
-Tensors = dict[str, torch.Tensor]
 
 
 class Reference:

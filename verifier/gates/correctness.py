@@ -9,7 +9,8 @@ import torch
 
 from verifier.faults import CandidateFault
 from verifier.oracle import compare_all, has_same_bits
-from verifier.trial import Sample, Tensors, Trial, check
+from verifier.session import Tensors
+from verifier.trial import Sample, Trial, check
 from verifier.verdict import Check, DistributionRecord, FailureCode, Gate, rank_failures
 
 WARM_CALLS = 3
