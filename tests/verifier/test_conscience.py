@@ -6,11 +6,9 @@ A fixture says in its first lines what it is: ``# task:``, and for an exploit ``
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -19,38 +17,17 @@ from _pytest.mark import ParameterSet
 from verifier import session
 from verifier.environment import load_environment
 from verifier.judge import verify
-from verifier.task import load_task
+from verifier.selftest import Fixture, find_fixture_task, list_fixtures
 from verifier.verdict import Outcome, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 PARALLEL = 3
+# Fixture tasks whose certified solution only the long run verifies.
+FULL_TASKS = ("l1-91", "l2-90", "l4-90")
 
-
-@dataclass(frozen=True)
-class Fixture:
-    """One submission and what must become of it."""
-
-    path: Path
-    task: str
-    expected: str
-    also: list[str] = field(default_factory=list)
-
-
-def read_fixture(path: Path) -> Fixture:
-    """Return the fixture at `path`. Raises ValueError when its header is incomplete."""
-    text = path.read_text(encoding="utf-8")
-    header = dict(re.findall(r"^# (task|expect|why): (.+)$", text, re.MULTILINE))
-    wanted = {"task", "why"} | ({"expect"} if path.parent.name == "exploits" else set())
-    if header.keys() < wanted:
-        raise ValueError(f"{path}: the header lacks {wanted - header.keys()}")
-    return Fixture(path, header["task"], header.get("expect", ""), re.findall(r"^# also: (\w+)$", text, re.MULTILINE))
-
-
-def list_fixtures(folder: str) -> list[Fixture]:
-    return [read_fixture(path) for path in sorted((ROOT / folder).glob("*.py")) if path.name != "__init__.py"]
-
-
-EXPLOITS, HONEST = list_fixtures("exploits"), list_fixtures("honest")
+FIXTURES = list_fixtures(ROOT)
+EXPLOITS = [fixture for fixture in FIXTURES if fixture.expected]
+HONEST = [fixture for fixture in FIXTURES if not fixture.expected]
 
 
 def choose(fixtures: list[Fixture], each: int) -> list[ParameterSet]:
@@ -65,7 +42,7 @@ def choose(fixtures: list[Fixture], each: int) -> list[ParameterSet]:
 
 
 def judge(fixture: Fixture) -> Verdict:
-    return verify(load_task(fixture.task), fixture.path.read_bytes(), load_environment("cpu-interpreter"))
+    return verify(find_fixture_task(fixture.task, ROOT), fixture.path.read_bytes(), load_environment("cpu-interpreter"))
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +77,11 @@ def test_an_honest_technique_is_accepted(fixture: Fixture, verdicts: dict[Path, 
     assert verdict.outcome is Outcome.ACCEPTED, (verdict.failures, verdict.evidence.error, verdict.evidence.traceback)
 
 
-@pytest.mark.parametrize("task", ["l1-01", "l1-09", "l2-01"])
+@pytest.mark.parametrize(
+    "task", ["l1-01", "l1-09", "l2-01", "l1-90", *(pytest.param(name, marks=pytest.mark.full) for name in FULL_TASKS)]
+)
 def test_the_certified_solution_is_accepted(task: str) -> None:
-    found = load_task(task)
+    found = find_fixture_task(task, ROOT)
     verdict = verify(found, (found.path / "certified.py").read_bytes(), load_environment("cpu-interpreter"))
     assert verdict.outcome is Outcome.ACCEPTED, (verdict.failures, verdict.evidence.error)
 
