@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from verifier import sandbox
 from verifier.candidate.channel import Channel
@@ -15,7 +15,11 @@ from verifier.environment import EnvironmentSpecification
 
 PACKAGE = Path(__file__).resolve().parent
 SOLUTION_PATH = "/kq/solution.py"
+CANDIDATE_LIMITS = sandbox.Limits(memory=6 << 30)
 DEVICE_LIMITS = sandbox.Limits(memory=4 << 30, processes=64)
+GPU_LIMITS = sandbox.Limits(memory=48 << 30, processes=256, cpu_seconds=3600, gpu=True)
+# The rest is for the oracle, the baseline and the two contexts.
+GPU_MEMORY_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -30,31 +34,6 @@ class Box:
         self.process.kill("closed")
         self.process.finish()
         self.channel.close()
-
-
-def start_box(  # noqa: PLR0913 - all named at the call
-    module: str,
-    arguments: Sequence[str],
-    parts: Sequence[str],
-    limits: sandbox.Limits,
-    *,
-    shown: dict[str, Path] | None = None,
-    line: socket.socket | None = None,
-) -> Box:
-    """Start one of the verifier's modules in a box that shows only `parts` of this package.
-
-    Its arguments are the judge's line, the other line when there is one, and `arguments`.
-    """
-    end, inner_end = socket.socketpair()
-    folder = f"{sandbox.RUNNER_FOLDER}/verifier"
-    visible = {f"{folder}/{name}": PACKAGE / name for name in ("__init__.py", *parts)}
-    descriptors = [inner_end.fileno()] + ([line.fileno()] if line else [])
-    command = [*sandbox.python_command(), "-m", module, *map(str, descriptors), *arguments]
-    try:
-        process = sandbox.start(command, shown={**visible, **(shown or {})}, limits=limits, descriptors=descriptors)
-    finally:
-        inner_end.close()
-    return Box(process, Channel(end))
 
 
 def describe_device(environment: EnvironmentSpecification) -> str:
@@ -72,51 +51,96 @@ def describe_device(environment: EnvironmentSpecification) -> str:
         "total_memory": device.memory_bytes,
     }
     name = device.name.removesuffix(" (simulated)")
-    return json.dumps({"name": name, "capability": device.compute_capability, "properties": properties})
+    kind = "gpu" if environment.timed else "simulated"
+    return json.dumps({"name": name, "kind": kind, "capability": device.compute_capability, "properties": properties})
+
+
+def share_memory(environment: EnvironmentSpecification) -> int:
+    """Return the bytes of the device's memory that a submission may use: the trusted processes need some of it too."""
+    total = environment.device.memory_bytes
+    return int(total * GPU_MEMORY_SHARE) if environment.timed else total
 
 
 class Boxes:
-    """All boxes of one verification. Close them, or use them as a context manager."""
+    """All boxes of one verification. Close them, or use them as a context manager.
 
-    def __init__(self, solution: Path, environment: EnvironmentSpecification) -> None:
-        """Start every box. Raises SandboxUnavailable."""
+    `compiler` is the judge's line to the compile box where the device is simulated; a GPU has that line itself.
+    """
+
+    def __init__(self, solution: Path, environment: EnvironmentSpecification, slab: int) -> None:
+        """Start every box; `slab` is the descriptor of the memory shared with the device. Raises SandboxUnavailable."""
         self.started: list[Box] = []
-        line, device_line = socket.socketpair()
+        self.environment = environment
+        candidate_line, device_line = socket.socketpair()
+        compiler_line, device_compiler_line = socket.socketpair()
+        lines = [device_line, *([device_compiler_line] if environment.timed else [])]
         try:
-            self.device = self.start(
-                "verifier.interpreter.service",
-                [str(environment.device.memory_bytes)],
-                ("candidate", "interpreter"),
-                DEVICE_LIMITS,
-                line=device_line,
-            )
+            self.device = self.start_device(lines, slab)
             self.candidate = self.start(
                 "verifier.candidate.runner",
-                [SOLUTION_PATH, describe_device(environment)],
                 ("candidate",),
-                sandbox.Limits(),
+                CANDIDATE_LIMITS,
+                lines=[candidate_line],
+                settings=[SOLUTION_PATH, describe_device(environment)],
                 shown={SOLUTION_PATH: solution},
-                line=line,
             )
-            self.compiler = self.start("verifier.evidence.compilation", [], ("candidate", "evidence"), sandbox.Limits())
+            parts = ("candidate", "evidence")
+            own = [compiler_line] if environment.timed else []
+            self.compiler = self.start("verifier.evidence.compilation", parts, sandbox.Limits(), lines=own)
         except BaseException:
             self.close()
             raise
         finally:
-            line.close()
-            device_line.close()
+            for line in (candidate_line, device_line, compiler_line, device_compiler_line):
+                line.close()
+
+    def start_device(self, lines: Sequence[socket.socket], slab: int) -> Box:
+        """Start the device process: with the GPU in its box, or with an interpreter."""
+        environment = self.environment
+        settings = {
+            "kind": "gpu" if environment.timed else "simulated",
+            "memory_bytes": share_memory(environment),
+            "capability": environment.device.compute_capability,
+            "l2_bytes": environment.device.l2_bytes,
+            "slab": slab,
+        }
+        parts = ("candidate", "device", "gpu" if environment.timed else "interpreter")
+        limits = GPU_LIMITS if environment.timed else DEVICE_LIMITS
+        module = "verifier.device.service"
+        return self.start(module, parts, limits, lines=lines, settings=settings, descriptors=[slab])
 
     def start(  # noqa: PLR0913 - all named at the call
         self,
         module: str,
-        arguments: Sequence[str],
         parts: Sequence[str],
         limits: sandbox.Limits,
         *,
+        lines: Sequence[socket.socket],
+        settings: dict[str, Any] | list[str] | None = None,
         shown: dict[str, Path] | None = None,
-        line: socket.socket | None = None,
+        descriptors: Sequence[int] = (),
     ) -> Box:
-        box = start_box(module, arguments, parts, limits, shown=shown, line=line)
+        """Start one of the verifier's modules in a box that shows only `parts` of this package.
+
+        Its arguments are the numbers of the judge's line and of `lines`, or settings as JSON that hold them.
+        """
+        end, inner_end = socket.socketpair()
+        folder = f"{sandbox.RUNNER_FOLDER}/verifier"
+        visible = {f"{folder}/{name}": PACKAGE / name for name in ("__init__.py", *parts)}
+        numbers = [inner_end.fileno(), *(line.fileno() for line in lines)]
+        arguments = (
+            [json.dumps({**settings, "lines": numbers})]
+            if isinstance(settings, dict)
+            else [*map(str, numbers), *(settings or [])]
+        )
+        command = [*sandbox.python_command(), "-m", module, *arguments]
+        try:
+            process = sandbox.start(
+                command, shown={**visible, **(shown or {})}, limits=limits, descriptors=[*numbers, *descriptors]
+            )
+        finally:
+            inner_end.close()
+        box = Box(process, Channel(end))
         self.started.append(box)
         return box
 

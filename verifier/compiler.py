@@ -8,7 +8,7 @@ from typing import Any
 from verifier.boxes import Box
 from verifier.candidate.channel import ChannelClosed, ProtocolError
 from verifier.faults import InfrastructureFault
-from verifier.session import KernelText
+from verifier.session import KernelText, Session
 
 COMPILE_SECONDS = 300.0
 
@@ -21,6 +21,7 @@ class Compiler:
     def __init__(self, box: Box, capability: int) -> None:
         self.box, self.capability = box, capability
         self.results: dict[str, CompileResult] = {}
+        self.images: dict[str, bytes] = {}
         self.pending: list[list[str]] = []
 
     def submit(self, kernels: list[KernelText]) -> None:
@@ -31,9 +32,10 @@ class Compiler:
             return
         texts = [kernel.text.encode() for kernel in fresh]
         jobs = [{"bytes": len(text), "options": kernel.options} for kernel, text in zip(fresh, texts, strict=True)]
+        message = {"do": "compile", "kernels": jobs, "capability": self.capability}
         try:
             self.box.channel.deadline = time.monotonic() + COMPILE_SECONDS
-            self.box.channel.send({"kernels": jobs, "capability": self.capability}, b"".join(texts))
+            self.box.channel.send(message, b"".join(texts))
         except (ChannelClosed, TimeoutError) as error:
             raise self.explain(error) from error
         self.pending.append([kernel.digest for kernel in fresh])
@@ -44,13 +46,46 @@ class Compiler:
         try:
             while self.pending:
                 self.box.channel.deadline = time.monotonic() + COMPILE_SECONDS
-                answer, _ = self.box.channel.receive()
-                self.results.update(zip(self.pending.pop(0), answer["results"], strict=True))
+                answer, images = self.box.channel.receive()
+                self.keep(self.pending.pop(0), answer["results"], images)
+            self.disassemble([kernel.digest for kernel in kernels])
         except (ChannelClosed, ProtocolError, TimeoutError) as error:
             raise self.explain(error) from error
         return [self.results[kernel.digest] for kernel in kernels]
+
+    def keep(self, digests: list[str], results: list[CompileResult], images: bytes) -> None:
+        """Keep results together with their machine code."""
+        offset = 0
+        for digest, result in zip(digests, results, strict=True):
+            self.images[digest] = images[offset : offset + result["image_bytes"]]
+            offset += result["image_bytes"]
+            self.results[digest] = result
+
+    def disassemble(self, digests: list[str]) -> None:
+        """Add the text of machine code to results that have none."""
+        wanted = [digest for digest in digests if not self.results[digest].keys() & {"error", "sass"}]
+        images = [self.images[digest] for digest in wanted]
+        message = {"do": "disassemble", "images": [len(image) for image in images]}
+        self.box.channel.send(message, b"".join(images))
+        answer, _ = self.box.channel.receive()
+        for digest, text in zip(wanted, answer["texts"], strict=True):
+            self.results[digest]["sass"] = text
 
     def explain(self, error: Exception) -> InfrastructureFault:
         return InfrastructureFault(
             f"the compile box failed: {type(error).__name__}; {self.box.process.output()[-400:]}"
         )
+
+
+class LoadedCode:
+    """The machine code that a GPU loaded: there is nothing to compile again."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def submit(self, kernels: list[KernelText]) -> None:
+        """Nothing is asked for before it is needed."""
+
+    def collect(self, kernels: list[KernelText]) -> list[CompileResult]:
+        """Return the results for `kernels`, in order. Raises CandidateFault."""
+        return self.session.read_machine_code(kernels)

@@ -6,16 +6,20 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+import torch
+
 from verifier.boxes import Boxes
-from verifier.compiler import Compiler
+from verifier.candidate.slab import Slab, pin
+from verifier.compiler import Compiler, LoadedCode
 from verifier.faults import CandidateFault, clean_text
 from verifier.gates.correctness import CorrectnessGate
 from verifier.gates.intake import IntakeGate
 from verifier.gates.policy import PolicyGate
 from verifier.gates.structural import StructuralGate
 from verifier.modules import load_task_modules
+from verifier.referee import Reference
 from verifier.session import Session
-from verifier.trial import Reference, Trial, check
+from verifier.trial import HELD_SHARE, Freshness, Trial, check
 from verifier.verdict import Check, FailureCode, Gate
 
 if TYPE_CHECKING:
@@ -36,17 +40,24 @@ class GateProtocol(Protocol):
 ORDER: tuple[Callable[[], GateProtocol], ...] = (IntakeGate, CorrectnessGate, StructuralGate, PolicyGate)
 
 
-def conduct(verification: Verification, boxes: Boxes) -> None:
+def conduct(verification: Verification, boxes: Boxes, slab: Slab) -> None:
     """Run the gates of `verification` in `boxes`. Raises InfrastructureFault."""
-    reference = Reference(verification.task)
+    task, environment = verification.task, verification.environment
+    where = torch.device("cuda", 0) if environment.timed else torch.device("cpu")
+    if environment.timed:
+        pin(slab.bytes)
+    reference = Reference(task, environment, Slab.create(slab.size, pinned=environment.timed), where)
     try:
-        session = Session(boxes)
-        compiler = Compiler(boxes.compiler, verification.environment.device.compute_capability)
-        modules = load_task_modules(verification.task)
-        session.wait_until_ready()
-        trial = Trial(
-            verification.task, verification.source, verification.environment, modules, session, reference, compiler
+        session = Session(boxes, slab, where)
+        code = (
+            LoadedCode(session)
+            if environment.timed
+            else Compiler(boxes.compiler, environment.device.compute_capability)
         )
+        modules = load_task_modules(task)
+        session.wait_until_ready()
+        freshness = Freshness(session, int(environment.device.memory_bytes * HELD_SHARE))
+        trial = Trial(task, verification.source, environment, modules, session, reference, code, freshness)
         try:
             run_gates(verification, trial)
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import os
 import platform
 import tempfile
 import time
@@ -37,6 +38,9 @@ from verifier.verdict import (
 # Codes that an operation without a model cannot have caused.
 CERTAIN = ("PREC_", "STRUCT_", "STALE_", "TAMPER_", "GRAPH_", "BACKEND_")
 
+# Tensors lie at round places in shared memory.
+ROOM_A_TENSOR = 4096
+
 Progress = Callable[[dict[str, Any]], None]
 
 
@@ -48,6 +52,23 @@ def list_versions() -> dict[str, str]:
 
 def ignore(event: dict[str, Any]) -> None:
     """Report progress to nobody."""
+
+
+def measure_slab(task: Task, environment: EnvironmentSpecification) -> int:
+    """Return the bytes that the largest set of tensors of a task needs: inputs, parameters or outputs."""
+    specification = task.specification
+    dims = specification.dims.timed if environment.dims == "timed" else specification.dims.small
+    return max(
+        sum(item.measure(dims) + ROOM_A_TENSOR for item in group)
+        for group in (specification.inputs, specification.parameters, specification.outputs)
+    )
+
+
+def create_shared_memory(size: int) -> int:
+    """Return the descriptor of fresh memory that other processes can map."""
+    descriptor = os.memfd_create("slab")
+    os.ftruncate(descriptor, size)
+    return descriptor
 
 
 class Verification:
@@ -109,11 +130,16 @@ class Verification:
             # The boxed process runs as another user and must be able to read its one file.
             Path(folder).chmod(0o711)
             solution.chmod(0o644)
-            with Boxes(solution, self.environment) as boxes:
-                # PyTorch is imported only now, while the boxes start.
-                from verifier.conduct import conduct  # noqa: PLC0415
+            descriptor = create_shared_memory(measure_slab(self.task, self.environment))
+            try:
+                with Boxes(solution, self.environment, descriptor) as boxes:
+                    # PyTorch is imported only now, while the boxes start.
+                    from verifier.candidate.slab import Slab  # noqa: PLC0415
+                    from verifier.conduct import conduct  # noqa: PLC0415
 
-                conduct(self, boxes)
+                    conduct(self, boxes, Slab(descriptor))
+            finally:
+                os.close(descriptor)
 
     def finish_gate(self, gate: Gate, checks: list[Check], seconds: float) -> None:
         status = GateStatus.FAILED if any(item.passed is False for item in checks) else GateStatus.PASSED

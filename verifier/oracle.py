@@ -1,14 +1,22 @@
-"""Compares outputs with the oracle, element by element, in units of the error budget."""
+"""Compares outputs with the oracle, element by element, in units of the error budget. In bounded memory."""
 
 from __future__ import annotations
 
 import math
+import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from verifier.task import Tolerance
+
+# Elements that are compared at a time: float64 temporaries of a few hundred MB at most.
+CHUNK = 1 << 24
+# Secret for this process, so that no output can be made to have another's fingerprint.
+_SALT = secrets.randbits(61) | 1
+_MIX = 0x2545F4914F6CDD1D
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,22 @@ def compare(output: torch.Tensor, oracle: torch.Tensor, tolerance: Tolerance) ->
 
     Every element counts. NaN and infinities must stand where the oracle has them. -0.0 equals 0.0.
     """
+    measured, expected = output.reshape(-1), oracle.reshape(-1)
+    if not measured.numel():
+        return Comparison(0, 0, 0, 0.0, 0.0, ())
+    parts = [
+        compare_part(measured[start : start + CHUNK], expected[start : start + CHUNK], tolerance, start)
+        for start in range(0, measured.numel(), CHUNK)
+    ]
+    merged = merge(parts)
+    place = tuple(int(index) for index in np.unravel_index(merged.worst_index[0], tuple(output.shape)))
+    return Comparison(
+        merged.elements, merged.wrong, merged.nonfinite_mismatches, merged.largest_error, merged.budget_ratio, place
+    )
+
+
+def compare_part(output: torch.Tensor, oracle: torch.Tensor, tolerance: Tolerance, start: int) -> Comparison:
+    """Compare two flat pieces; `start` is where they begin in the whole."""
     measured, expected = output.double(), oracle.double()
     finite = torch.isfinite(expected)
     same_kind = (torch.isnan(measured) == torch.isnan(expected)) & (torch.isfinite(measured) == finite)
@@ -44,22 +68,18 @@ def compare(output: torch.Tensor, oracle: torch.Tensor, tolerance: Tolerance) ->
         else torch.where(error > 0, math.inf, 0.0)
     )
     ratio = torch.where(same_kind, ratio, torch.full_like(error, math.inf))
-    wrong = ~(ratio <= 1.0)
-    if not ratio.numel():
-        return Comparison(0, 0, 0, 0.0, 0.0, ())
-    worst = int(ratio.argmax())
     return Comparison(
         elements=ratio.numel(),
-        wrong=int(wrong.sum()),
+        wrong=int((~(ratio <= 1.0)).sum()),
         nonfinite_mismatches=int((~same_kind).sum()),
         largest_error=float(error.max()),
         budget_ratio=float(ratio.max()),
-        worst_index=tuple(int(index) for index in np.unravel_index(worst, tuple(ratio.shape))),
+        worst_index=(start + int(ratio.argmax()),),
     )
 
 
 def merge(comparisons: list[Comparison]) -> Comparison:
-    """Return one comparison for several outputs, with the place of the worst."""
+    """Return one comparison for several, with the place of the worst."""
     worst = max(comparisons, key=lambda item: item.budget_ratio)
     return Comparison(
         elements=sum(item.elements for item in comparisons),
@@ -84,3 +104,28 @@ def has_same_bits(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
         and torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
         for a, b in zip(left, right, strict=True)
     )
+
+
+def iterate_words(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield a tensor's bytes as pieces of 64-bit integers, one for each 32-bit word; a rest is filled with zeros."""
+    flat = tensor.contiguous().reshape(-1).view(torch.uint8)
+    whole = flat.numel() // 4 * 4
+    words = flat[:whole].view(torch.int32)
+    for start in range(0, words.numel(), CHUNK):
+        yield words[start : start + CHUNK].long()
+    if flat.numel() > whole:
+        yield torch.nn.functional.pad(flat[whole:], (0, 4 - flat.numel() + whole)).view(torch.int32).long()
+
+
+def fingerprint(tensors: list[torch.Tensor]) -> tuple[int, ...]:
+    """Return numbers that two lists of tensors share when they hold the same bytes, and else practically never."""
+    numbers: list[int] = []
+    for tensor in tensors:
+        total = 0
+        for index, words in enumerate(iterate_words(tensor)):
+            places = torch.arange(1, words.numel() + 1, device=words.device) * _MIX + index
+            mixed = (words ^ places) * _SALT
+            mixed ^= mixed >> 29
+            total += int((mixed * _MIX).sum())
+        numbers += [tensor.numel(), total & 0xFFFFFFFFFFFFFFFF]
+    return tuple(numbers)

@@ -1,27 +1,35 @@
-"""The trusted worker: the task's own PyTorch reference, in a process of its own.
+"""The trusted worker: the task's own PyTorch reference, eager and compiled, in a process of its own.
 
-Run as ``python -m verifier.reference FD``. It never sees a submission.
+Run as ``python -m verifier.reference SETTINGS``: the inherited line and slab, and the device, as JSON. It never sees
+a submission, and keeps compiled code where no submission can write.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
+import json
 import signal
 import socket
 import sys
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from verifier.candidate.channel import Channel, ChannelClosed, Message
-from verifier.candidate.transfer import pack_tensors, unpack_tensors
-from verifier.interpreter import library
+from verifier.candidate.slab import Slab
+from verifier.device import library
+from verifier.gpu.device import pin_settings, read_settings
+from verifier.gpu.stopwatch import Stopwatch
 from verifier.modules import TaskModules, load_task_modules
 from verifier.task import load_task
 
 PR_SET_PDEATHSIG = 1
+SHORTEST_HOLD = 0.05
 
 
 class OperationCounter(TorchDispatchMode):
@@ -42,39 +50,105 @@ class OperationCounter(TorchDispatchMode):
 class ReferenceService:
     """Answers the judge."""
 
-    def __init__(self) -> None:
+    def __init__(self, slab: Slab, where: torch.device, l2_bytes: int) -> None:
+        self.slab, self.where, self.l2_bytes = slab, where, l2_bytes
         self.modules: TaskModules | None = None
         self.model: torch.nn.Module | None = None
+        self.sides: dict[str, Callable[..., Any]] = {}
+        self.holds: dict[str, float] = {}
+        self.dims: dict[str, int] = {}
+        self.stopwatch: Stopwatch | None = None
 
-    def prepare(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+    def prepare(self, message: Message) -> Message:
         """Construct the reference with seeded state and return that state."""
-        self.modules = load_task_modules(load_task(message["task"]))
+        self.dims = message["dims"]
+        self.modules = self.modules or load_task_modules(load_task(message["task"]))
         torch.manual_seed(message["seed"])
-        self.model = self.modules.reference.Model(*self.modules.get_init_inputs(message["dims"])).eval()
-        described, packed = pack_tensors({name: value.detach() for name, value in self.model.state_dict().items()})
-        return {"state": described}, packed
+        model = self.modules.reference.Model(*self.modules.get_init_inputs(self.dims)).to(self.where).eval()
+        # The first one is the baseline; a later one only lends its parameters.
+        self.model = self.model or model
+        return {"state": self.slab.write({name: value.detach() for name, value in model.state_dict().items()})}
 
-    def run(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+    def run(self, message: Message) -> Message:
         """Run the eager reference on given inputs; return its outputs and what it cost."""
         assert self.model is not None
-        inputs = unpack_tensors(message["inputs"], data)
-        with torch.no_grad(), OperationCounter() as counter:
+        inputs = self.slab.read(message["inputs"], self.where)
+        with OperationCounter() as counter:
             result = self.model(*inputs.values())
         outputs = list(result) if isinstance(result, tuple | list) else [result]
-        described, packed = pack_tensors({str(index): value for index, value in enumerate(outputs)})
-        return {"outputs": described, "operations": dict(counter.operations)}, packed
+        places = self.slab.write({str(index): value for index, value in enumerate(outputs)})
+        return {"outputs": places, "operations": dict(counter.operations)}
+
+    def time(self, message: Message) -> Message:
+        """Time one call of a side for each seed, on inputs drawn for it."""
+        if self.stopwatch is None:
+            self.stopwatch = Stopwatch(self.l2_bytes)
+            torch.cuda.set_stream(self.stopwatch.stream)
+        call = self.find_side(message["side"], message["distribution"])
+        pin_settings()
+        gc.collect()
+        gc.disable()
+        readings = [
+            self.time_call(call, message["distribution"], seed, self.holds[message["side"]], cold=message["cold"])
+            for seed in message["seeds"]
+        ]
+        gc.enable()
+        return {
+            "milliseconds": [item.milliseconds for item in readings],
+            "released_early": sum(item.released_early for item in readings),
+            "settings": read_settings(),
+        }
+
+    def find_side(self, side: str, distribution: str) -> Callable[..., Any]:
+        """Return the eager or the compiled reference, warmed up, and learn how long its queueing takes."""
+        assert self.model is not None
+        if side not in self.sides:
+            call = self.model if side == "eager" else torch.compile(self.model)
+            for seed in (1, 2, 3):
+                inputs = self.draw(distribution, seed)
+                torch.cuda.synchronize()
+                started = time.perf_counter()
+                call(*inputs)
+                self.holds[side] = max(SHORTEST_HOLD, 3 * (time.perf_counter() - started))
+                torch.cuda.synchronize()
+            self.sides[side] = call
+        return self.sides[side]
+
+    def draw(self, distribution: str, seed: int) -> list[torch.Tensor]:
+        """Return seeded inputs, in order."""
+        assert self.modules is not None
+        generator = torch.Generator(self.where).manual_seed(seed)
+        return list(self.modules.generate(distribution, self.dims, generator).values())
+
+    def time_call(self, call: Callable[..., Any], distribution: str, seed: int, hold: float, *, cold: bool) -> Any:
+        """Time one call on fresh inputs."""
+        assert self.stopwatch is not None
+        inputs = self.draw(distribution, seed)
+        torch.cuda.synchronize()
+        self.stopwatch.arm(cold=cold, longest_hold=hold)
+        call(*inputs)
+        return self.stopwatch.stop()
 
 
 def main() -> None:
-    """Serve on the inherited socket until the judge hangs up, or dies while this process is still starting."""
+    """Serve until the judge hangs up, or dies while this process is still starting."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     torch.set_num_threads(1)
-    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
-    service = ReferenceService()
+    torch.set_grad_enabled(False)
+    settings = json.loads(sys.argv[1])
+    where = torch.device(settings["device"])
+    pin_settings()
+    channel = Channel(socket.socket(fileno=settings["line"]))
+    slab = Slab(settings["slab"], pinned=where.type == "cuda")
+    service = ReferenceService(slab, where, settings["l2_bytes"])
     try:
         while True:
-            message, data = channel.receive()
-            channel.send(*getattr(service, message["do"])(message, data))
+            message, _ = channel.receive()
+            try:
+                answer = getattr(service, message["do"])(message)
+            except Exception as error:  # noqa: BLE001 - the judge is told of whatever failed
+                answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
+            channel.send(answer)
     except ChannelClosed:
         return
 

@@ -49,6 +49,7 @@ class Limits:
     scratch: int = 256 << 20
     cpu_seconds: int = 900
     open_files: int = 512
+    gpu: bool = False
 
 
 def find_bubblewrap() -> str:
@@ -91,6 +92,11 @@ def list_package_paths() -> dict[str, Path]:
     return paths
 
 
+def list_gpu_files() -> list[str]:
+    """Return the device files that CUDA needs."""
+    return sorted(str(path) for path in Path("/dev").glob("nvidia*") if not path.is_dir())
+
+
 class Builder:
     """Collects bubblewrap's arguments."""
 
@@ -129,6 +135,17 @@ class Builder:
             ("/box", self.limits.scratch),
         ):
             self.add("--perms", "1777", "--size", str(size), "--tmpfs", path)
+
+    def show_gpu(self) -> None:
+        """Show the GPU's device files and what the driver and the profiler read about it. Raises SandboxUnavailable."""
+        files = list_gpu_files()
+        if not files:
+            raise SandboxUnavailable("there is no /dev/nvidia*: load NVIDIA's driver, or pass the GPU to this machine")
+        for path in files:
+            self.add("--dev-bind", path, path)
+        for path in ("/sys/devices", "/sys/bus/pci", "/sys/module", "/proc/driver/nvidia", "/run/nvidia-persistenced"):
+            if os.path.exists(path) and not path.startswith("/proc"):
+                self.show(path, path)
 
     def show(self, source: Path | str, target: str) -> None:
         """Bind `source` read-only at `target`, with readable parents."""
@@ -171,6 +188,7 @@ def make_environment(extra: Mapping[str, str]) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
+        "LOGNAME": "submission",
         "TORCHDYNAMO_DISABLE": "1",
         "NVIDIA_TF32_OVERRIDE": "0",
         **extra,
@@ -296,6 +314,8 @@ def start(
     builder = Builder(limits, as_root=os.geteuid() == 0)
     builder.isolate()
     builder.show_system()
+    if limits.gpu:
+        builder.show_gpu()
     if not sys.base_prefix.startswith("/usr"):
         builder.show(sys.base_prefix, sys.base_prefix)
     for name, path in list_package_paths().items():
@@ -313,7 +333,8 @@ def start(
         f"--fsize={limits.file_size}",
         f"--nofile={limits.open_files}",
         f"--cpu={limits.cpu_seconds}",
-        f"--data={limits.memory}",
+        # The CUDA driver reserves far more address space than it uses.
+        *([] if limits.gpu else [f"--data={limits.memory}"]),
     ]
     wrapped = [*limit, "--", *builder.arguments]
     inside = ["/usr/bin/prlimit", f"--nproc={limits.processes}", "--", *command]

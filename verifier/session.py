@@ -1,4 +1,4 @@
-"""One submission under verification on the simulated GPU: its process, its device, and the talk with both.
+"""One submission under verification: its process, its device, and the talk with both.
 
 This module is the judge's side. It trusts the device and nothing that the submission's process says.
 """
@@ -9,22 +9,26 @@ import re
 import secrets
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from verifier.boxes import Boxes
 from verifier.candidate.channel import ChannelClosed, Message, ProtocolError
-from verifier.candidate.transfer import from_bytes, pack_tensors, to_bytes
+from verifier.candidate.slab import Slab
 from verifier.faults import CandidateFault, InfrastructureFault
 from verifier.oracle import has_same_bits
 from verifier.verdict import FailureCode
 
 CALL_SECONDS = 60.0
 FIRST_CALL_SECONDS = 180.0
+# On a GPU an autotuner may compile and time many configurations in the first call.
+FIRST_GPU_CALL_SECONDS = 600.0
 LOAD_SECONDS = 40.0
 START_SECONDS = 60.0
+
+Mode = Literal["checked", "profiled", "cold", "warm"]
 
 
 class Answer(BaseModel):
@@ -40,6 +44,9 @@ class Answer(BaseModel):
     state: dict[str, int] = Field({}, max_length=20_000)
     outputs: list[int] = Field([], max_length=256)
     many: bool = False
+
+
+Tensors = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,8 @@ class CallRecord:
     events: dict[str, int] = field(default_factory=dict)
     fault: str = ""
     uninterpretable: list[str] = field(default_factory=list)
+    measured: Message = field(default_factory=dict)
+    outside_milliseconds: float = 0.0
 
 
 @dataclass
@@ -103,6 +112,7 @@ ERROR_CODES = (
     ("OutOfMemoryError", FailureCode.ART_OOM),
     ("MemoryError", FailureCode.ART_OOM),
     ("CompilationError", FailureCode.ART_COMPILE_ERROR),
+    ("KernelRefused", FailureCode.ART_COMPILE_ERROR),
     ("CompileTimeAssertionFailure", FailureCode.ART_COMPILE_ERROR),
     ("OutOfResources", FailureCode.ART_COMPILE_ERROR),
     ("UnsupportedLanguageConstruct", FailureCode.ART_COMPILE_ERROR),
@@ -124,7 +134,6 @@ def classify_error(stage: str, kinds: list[str]) -> FailureCode:
     )
 
 
-Tensors = dict[str, torch.Tensor]
 OutputType = tuple[list[int], str]
 
 
@@ -138,22 +147,29 @@ def check_outputs(described: list[Message], expected: list[OutputType], *, many:
 
 
 class Session:
-    """The talk with the candidate and device processes of one submission."""
+    """The talk with the candidate and device processes of one submission. Tensors pass through `slab`."""
 
-    def __init__(self, boxes: Boxes) -> None:
+    def __init__(self, boxes: Boxes, slab: Slab, where: torch.device) -> None:
         self.candidate_process, self.candidate = boxes.candidate.process, boxes.candidate.channel
         self.device_process, self.device = boxes.device.process, boxes.device.channel
+        self.slab, self.where = slab, where
         self.alive = True
         self.working = False
         self.model_state: dict[str, int] = {}
         self.flags: set[str] = set()
         self.poison = secrets.randbits(32)
+        self.described: Message = {}
+        self.given: dict[int, int] = {}
 
-    def ask_device(self, message: Message, data: bytes = b"", seconds: float = CALL_SECONDS) -> tuple[Message, bytes]:
+    @property
+    def first_call_seconds(self) -> float:
+        return FIRST_GPU_CALL_SECONDS if self.where.type == "cuda" else FIRST_CALL_SECONDS
+
+    def ask_device(self, message: Message, seconds: float = CALL_SECONDS) -> tuple[Message, bytes]:
         """Ask the device. A device that does not answer is busy with the submission's work."""
         self.device.deadline = time.monotonic() + seconds
         try:
-            return self.device.ask(message, data)
+            answer, data = self.device.ask(message)
         except TimeoutError as error:
             self.alive = False
             raise CandidateFault(
@@ -162,6 +178,16 @@ class Session:
         except (ChannelClosed, ProtocolError) as error:
             self.alive = False
             raise self.explain_device_end() from error
+        if "error" in answer:
+            raise self.explain_device_error(answer)
+        return answer, data
+
+    def explain_device_error(self, answer: Message) -> CandidateFault:
+        """Return the fault of work that failed on the device: nothing can run there any more."""
+        if answer["error"] == "OutOfDeviceMemory":
+            return CandidateFault(FailureCode.ART_OOM, answer["message"])
+        self.alive = False
+        return CandidateFault(FailureCode.ART_RUNTIME_ERROR, answer["message"])
 
     def ask_candidate(self, message: Message, seconds: float) -> Answer:
         """Ask the submission's process. Raises CandidateFault for an error, a hang, an end, or a breach."""
@@ -220,16 +246,17 @@ class Session:
     def wait_until_ready(self) -> None:
         """Wait for the device process to answer. Raises InfrastructureFault."""
         try:
-            self.ask_device({"do": "mark", "poison": self.poison}, seconds=START_SECONDS)
+            answer, _ = self.ask_device({"do": "mark", "poison": self.poison}, seconds=START_SECONDS)
         except CandidateFault as fault:
             raise InfrastructureFault("the device process did not start in time") from fault
+        self.described = answer["device"]
 
     def load(self) -> None:
         """Import the submission."""
         self.working = True
         self.ask_candidate({"do": "load"}, LOAD_SECONDS)
 
-    def construct(self, instance: int, arguments: list[Any], state: dict[str, torch.Tensor]) -> list[DeviceInput]:
+    def construct(self, instance: int, arguments: list[Any], state: Tensors) -> list[DeviceInput]:
         """Construct an instance with the judge's state and return that state's tensors on the device."""
         placed = self.put(state)
         described = [
@@ -255,20 +282,27 @@ class Session:
             if place is None or value is None:
                 continue
             same_type = (place["shape"], place["dtype"]) == (list(value.shape), str(value.dtype).removeprefix("torch."))
-            if not same_type or not has_same_bits([self.read(place)], [value]):
+            if not same_type or not has_same_bits(self.read([place]), [value]):
                 changed.append(name)
         return changed
 
-    def put(self, tensors: dict[str, torch.Tensor]) -> list[DeviceInput]:
+    def put(self, tensors: Tensors) -> list[DeviceInput]:
         """Put tensors on the device, at fresh addresses."""
-        described, data = pack_tensors(tensors)
-        answer, _ = self.ask_device({"do": "put", "tensors": described}, data)
-        return [DeviceInput(name, item) for name, item in zip(tensors, answer["tensors"], strict=True)]
+        answer, _ = self.ask_device({"do": "put", "tensors": self.slab.write(tensors)})
+        placed = [DeviceInput(name, item) for name, item in zip(tensors, answer["tensors"], strict=True)]
+        self.given.update({item.handle: item.described["storage"] for item in placed})
+        return placed
 
-    def overwrite(self, items: list[DeviceInput], tensors: dict[str, torch.Tensor]) -> None:
+    def overwrite(self, items: list[DeviceInput], tensors: Tensors) -> None:
         """Put new values at the same addresses, unseen by the submission's process."""
-        for item in items:
-            self.ask_device({"do": "overwrite", "handle": item.handle}, to_bytes(tensors[item.name]))
+        places = self.slab.write({item.name: tensors[item.name] for item in items})
+        self.ask_device({"do": "overwrite", "handles": [item.handle for item in items], "tensors": places})
+
+    def drop(self, handles: list[int]) -> None:
+        """Forget tensors that the judge put on the device or held there."""
+        for handle in handles:
+            self.given.pop(handle, None)
+        self.ask_device({"do": "drop", "handles": handles})
 
     def describe(self, handles: list[int]) -> list[Message]:
         """Return shapes, types and places of tensors. Raises CandidateFault when one does not exist."""
@@ -277,49 +311,59 @@ class Session:
             raise CandidateFault(FailureCode.TAMPER_HARNESS, "an output names a tensor that does not exist")
         return list(answer["tensors"])
 
-    def read(self, described: Message) -> torch.Tensor:
-        """Return the values of a tensor whose size has been checked."""
-        _, data = self.ask_device({"do": "read", "handle": described["handle"]})
-        return from_bytes(data, described["shape"], described["dtype"])
+    def read(self, described: list[Message]) -> list[torch.Tensor]:
+        """Return the values of tensors whose sizes have been checked."""
+        answer, _ = self.ask_device({"do": "read", "handles": [item["handle"] for item in described]})
+        found = self.slab.read(answer["tensors"], self.where)
+        return [found[str(item["handle"])] for item in described]
 
-    def call(
+    def call(  # noqa: PLR0913 - all named at the call
         self,
         instance: int,
         inputs: list[DeviceInput],
         expected: list[OutputType],
         *,
+        mode: Mode = "checked",
         ablate: list[str] | None = None,
         first: bool = False,
+        read: bool = True,
     ) -> CallResult:
         """Run one forward call and return what the device holds afterwards.
 
-        `expected` are the shapes and dtypes that the outputs must have. Raises CandidateFault.
+        `expected` are the shapes and dtypes that the outputs must have; without `read` the outputs stay on the device.
+        Raises CandidateFault.
         """
-        self.ask_device({"do": "begin", "ablate": ablate or [], "noise": secrets.randbits(32)})
+        self.ask_device({"do": "begin", "mode": mode, "ablate": ablate or [], "noise": secrets.randbits(32)})
         message = {"do": "call", "instance": instance, "inputs": [item.described for item in inputs]}
         try:
-            answer = self.ask_candidate(message, FIRST_CALL_SECONDS if first else CALL_SECONDS)
+            answer = self.ask_candidate(message, self.first_call_seconds if first else CALL_SECONDS)
             described = self.describe(answer.outputs)
             check_outputs(described, expected, many=answer.many)
         except CandidateFault as fault:
-            fault.record = self.end_record() if fault.code is not FailureCode.ART_HANG else None
+            fault.record = self.end_failed_call(fault)
             raise
         record = self.end_record()
         held, _ = self.ask_device({"do": "hold", "handles": answer.outputs})
         places = [{**item, "handle": handle} for item, handle in zip(described, held["handles"], strict=True)]
-        return CallResult([self.read(place) for place in places], places, record)
+        return CallResult(self.read(places) if read else [], places, record)
+
+    def end_failed_call(self, fault: CandidateFault) -> CallRecord | None:
+        """Return the record of a call that failed, when the device can still say."""
+        try:
+            return self.end_record() if fault.code is not FailureCode.ART_HANG else None
+        except (CandidateFault, InfrastructureFault):
+            return None
 
     def end_record(self) -> CallRecord:
-        """Return what the device saw since the call began."""
+        """Return what the device saw since the call began; the judge's clock times the answer."""
+        asked = time.perf_counter()
         answer, _ = self.ask_device({"do": "end"})
-        return CallRecord(**answer)
+        return CallRecord(**answer, outside_milliseconds=(time.perf_counter() - asked) * 1e3)
 
-    def read_events(self) -> list[str]:
-        """Return what the submission was seen to use, or nothing when the device can no longer say."""
-        try:
-            return sorted(self.end_record().events)
-        except (CandidateFault, InfrastructureFault):
-            return []
+    def time_nothing(self, mode: Mode) -> CallRecord:
+        """Time an empty call, to calibrate the judge's clock."""
+        self.ask_device({"do": "begin", "mode": mode})
+        return self.end_record()
 
     def list_kernels(self) -> list[KernelText]:
         """Return every kernel that was handed to the device."""
@@ -330,6 +374,13 @@ class Session:
             offset += item["bytes"]
             kernels.append(KernelText(item["name"], item["digest"], item["options"], text))
         return kernels
+
+    def read_machine_code(self, kernels: list[KernelText]) -> list[Message]:
+        """Return the machine code that a GPU loaded for kernels, with what it uses."""
+        if not kernels:
+            return []
+        answer, _ = self.ask_device({"do": "machine_code", "digests": [item.digest for item in kernels]})
+        return list(answer["results"])
 
     def output(self) -> str:
         """Return what the submission printed. Hostile text."""

@@ -6,6 +6,7 @@ Reading a task imports neither torch nor the task's Python files; `verifier.modu
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import os
 import re
@@ -22,6 +23,7 @@ REQUIRED_FILES = ("task.toml", "instruction.md", "reference.py", "hidden.py", "c
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
 DtypeName = Literal["float64", "float32", "float16", "int64", "int32", "bool"]
 Expression = int | str
+DTYPE_BYTES: dict[DtypeName, int] = {"float64": 8, "float32": 4, "float16": 2, "int64": 8, "int32": 4, "bool": 1}
 
 
 class TaskError(ValueError):
@@ -83,6 +85,10 @@ class TensorSpecification(Model):
     def resolve_shape(self, dims: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape for `dims`."""
         return tuple(evaluate_expression(size, dims) for size in self.shape)
+
+    def measure(self, dims: Mapping[str, int]) -> int:
+        """Return the bytes of the tensor for `dims`."""
+        return math.prod(self.resolve_shape(dims)) * DTYPE_BYTES[self.dtype]
 
 
 class Distribution(Model):

@@ -4,71 +4,40 @@ from __future__ import annotations
 
 import re
 import secrets
-import socket
-import subprocess
-import sys
-import time
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 
 from verifier.boxes import SOLUTION_PATH
-from verifier.candidate.channel import Channel, Message
-from verifier.candidate.transfer import pack_tensors, unpack_tensors
-from verifier.compiler import Compiler
+from verifier.candidate.channel import Message
+from verifier.candidate.slab import measure
+from verifier.device.poison import has_poison
 from verifier.environment import EnvironmentSpecification
-from verifier.faults import CandidateFault, InfrastructureFault
-from verifier.interpreter.poison import has_poison
+from verifier.faults import CandidateFault
 from verifier.modules import TaskModules
-from verifier.oracle import Comparison, compare_all, has_same_bits
-from verifier.session import CallRecord, CallResult, DeviceInput, KernelText, OutputType, Session, Tensors
+from verifier.oracle import Comparison, compare_all, fingerprint, has_same_bits
+from verifier.referee import Reference
+from verifier.session import CallRecord, CallResult, DeviceInput, KernelText, Mode, OutputType, Session, Tensors
 from verifier.task import Task
 from verifier.verdict import Check, DistributionRecord, Evidence, FailureCode, Figure
 
-REFERENCE_SECONDS = 120.0
 DETAIL_CAP = 500
+# Of the device's memory, what results may take that are kept to see whether later calls change them.
+HELD_SHARE = 1 / 8
+
+Fingerprint = tuple[int, ...]
 
 
-class Reference:
-    """The judge's line to the reference worker."""
+class Code(Protocol):
+    """Where the machine code of kernels comes from: the compile box, or the GPU that loaded it."""
 
-    def __init__(self, task: Task) -> None:
-        """Start the worker. Close it, or use it as a context manager."""
-        self.task = task
-        end, worker_end = socket.socketpair()
-        command = [sys.executable, "-m", "verifier.reference", str(worker_end.fileno())]
-        self.process = subprocess.Popen(command, pass_fds=[worker_end.fileno()], stdin=subprocess.DEVNULL)
-        worker_end.close()
-        self.channel = Channel(end)
+    def submit(self, kernels: list[KernelText]) -> None:
+        """Say which kernels will be asked for."""
 
-    def ask(self, message: Message, data: bytes = b"") -> tuple[Message, bytes]:
-        """Ask the worker. Raises InfrastructureFault."""
-        self.channel.deadline = time.monotonic() + REFERENCE_SECONDS
-        try:
-            return self.channel.ask(message, data)
-        except Exception as error:
-            raise InfrastructureFault(f"the reference worker failed: {type(error).__name__}: {error}") from error
-
-    def prepare(self, dims: dict[str, int], seed: int) -> Tensors:
-        """Return a seeded state of the reference."""
-        answer, data = self.ask({"do": "prepare", "task": str(self.task.path), "dims": dims, "seed": seed})
-        return unpack_tensors(answer["state"], data)
-
-    def run(self, inputs: Tensors) -> tuple[list[torch.Tensor], dict[str, int]]:
-        """Return the eager reference's outputs and its operations by operator."""
-        described, data = pack_tensors(inputs)
-        answer, result = self.ask({"do": "run", "inputs": described}, data)
-        return list(unpack_tensors(answer["outputs"], result).values()), answer["operations"]
-
-    def close(self) -> None:
-        """End the worker."""
-        self.channel.close()
-        try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+    def collect(self, kernels: list[KernelText]) -> list[Message]:
+        """Return sass, registers, spilled and shared of each kernel, or error."""
+        ...
 
 
 @dataclass
@@ -84,6 +53,58 @@ class Sample:
     comparison: Comparison | None = None
 
 
+@dataclass(frozen=True)
+class Answered:
+    """A question that was answered: prints of what went in and what came out, and whether it was right."""
+
+    inputs: Fingerprint
+    outputs: Fingerprint
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Held:
+    """A result that is kept on the device, with a print of what it held when its call ended."""
+
+    places: list[Message]
+    print: Fingerprint
+
+    @property
+    def bytes(self) -> int:
+        return sum(measure(place["shape"], place["dtype"]) for place in self.places)
+
+
+@dataclass
+class Freshness:
+    """Whether results share storage or change after their call. Keeps as many as `capacity` bytes allow."""
+
+    session: Session
+    capacity: int
+    kept: list[Held] = field(default_factory=list)
+    results: int = 0
+    shared: int = 0
+    changed: int = 0
+
+    def add(self, result: CallResult) -> None:
+        """Look at a new result's storages and keep it. Raises CandidateFault."""
+        taken = {*self.session.given.values(), *(place["storage"] for held in self.kept for place in held.places)}
+        self.shared += len({place["storage"] for place in result.places} & taken)
+        self.kept.append(Held(result.places, fingerprint(result.outputs)))
+        self.results += 1
+        while sum(held.bytes for held in self.kept) > self.capacity and len(self.kept) > 1:
+            self.release(self.kept.pop(0))
+
+    def release(self, held: Held) -> None:
+        """Look at a kept result for the last time."""
+        self.changed += fingerprint(self.session.read(held.places)) != held.print
+        self.session.drop([place["handle"] for place in held.places])
+
+    def finish(self) -> None:
+        """Look at everything that is still kept. Raises CandidateFault."""
+        while self.kept:
+            self.release(self.kept.pop(0))
+
+
 @dataclass
 class Trial:
     """The state of one verification."""
@@ -94,16 +115,14 @@ class Trial:
     modules: TaskModules
     session: Session
     reference: Reference
-    compiler: Compiler
+    code: Code
+    freshness: Freshness
     state: Tensors = field(default_factory=dict)
-    state_inputs: list[DeviceInput] = field(default_factory=list)
     nominal: Sample | None = None
     model_state: dict[str, int] = field(default_factory=dict)
-    placed: list[DeviceInput] = field(default_factory=list)
     records: list[CallRecord] = field(default_factory=list)
-    results: list[CallResult] = field(default_factory=list)
     mutated: set[str] = field(default_factory=set)
-    answered: list[Sample] = field(default_factory=list)
+    answered: list[Answered] = field(default_factory=list)
     reference_operations: int = 0
     faults: list[CandidateFault] = field(default_factory=list)
     distributions: list[DistributionRecord] = field(default_factory=list)
@@ -121,23 +140,29 @@ class Trial:
 
     def draw(self, distribution: str) -> Tensors:
         """Return a fresh, secretly seeded input set."""
-        generator = torch.Generator().manual_seed(secrets.randbits(62))
+        generator = torch.Generator(self.session.where).manual_seed(secrets.randbits(62))
         return self.modules.generate(distribution, self.dims, generator)
 
     def place(self, distribution: str, inputs: Tensors | None = None) -> Sample:
         """Put a fresh input set on the device and compute its oracle."""
         drawn = self.draw(distribution) if inputs is None else inputs
-        oracle = self.modules.compute_oracle(drawn, self.state, self.dims)
         placed = self.session.put(drawn)
-        self.placed += placed
-        return Sample(distribution, self.is_visible(distribution), drawn, placed, oracle)
+        return Sample(distribution, self.is_visible(distribution), drawn, placed, self.compute_oracle(drawn))
 
     def replace(self, sample: Sample, inputs: Tensors, distribution: str = "") -> Sample:
         """Return a sample with new values, of `distribution` when it is another, at the addresses of `sample`."""
         self.session.overwrite(sample.placed, inputs)
         name = distribution or sample.distribution
-        oracle = self.modules.compute_oracle(inputs, self.state, self.dims)
-        return Sample(name, self.is_visible(name), inputs, sample.placed, oracle)
+        return Sample(name, self.is_visible(name), inputs, sample.placed, self.compute_oracle(inputs))
+
+    def retire(self, sample: Sample) -> None:
+        """Take a sample's inputs from the device; those of the first call stay."""
+        if sample.placed and (self.nominal is None or sample.placed is not self.nominal.placed):
+            self.session.drop([item.handle for item in sample.placed])
+
+    def compute_oracle(self, inputs: Tensors) -> tuple[torch.Tensor, ...]:
+        """Return the float64 (or exact) outputs for an input set and the current parameters."""
+        return self.modules.compute_oracle(inputs, self.state, self.dims)
 
     def is_visible(self, distribution: str) -> bool:
         """Return whether agents may see a distribution."""
@@ -150,15 +175,37 @@ class Trial:
         result = self.session.call(instance, sample.placed, self.output_types, ablate=ablate, first=first)
         if ablate is None:
             self.records.append(result.record)
-            sample.result = result
-            sample.comparison = compare_all(result.outputs, sample.oracle, self.task.specification.tolerance)
-            self.results.append(result)
-            self.mutated |= {
-                item.name
-                for item in sample.placed
-                if not has_same_bits([self.session.read(item.described)], [sample.inputs[item.name]])
-            }
+            self.judge(sample, result)
+            self.freshness.add(result)
+            self.watch_inputs(sample)
         return result
+
+    def judge(self, sample: Sample, result: CallResult) -> None:
+        """Compare a result with the sample's oracle."""
+        sample.result = result
+        sample.comparison = compare_all(result.outputs, sample.oracle, self.task.specification.tolerance)
+
+    def watch_inputs(self, sample: Sample) -> None:
+        """Note which inputs no longer hold what the judge put there."""
+        found = self.session.read([item.described for item in sample.placed])
+        self.mutated |= {
+            item.name
+            for item, value in zip(sample.placed, found, strict=True)
+            if not has_same_bits([value], [sample.inputs[item.name]])
+        }
+
+    def call_measured(self, distribution: str, mode: Mode, *, verify: bool) -> tuple[CallRecord, Comparison | None]:
+        """Run one call on fresh inputs with the device measuring it; compare its result when asked. Raises CandidateFault."""
+        inputs = self.draw(distribution)
+        placed = self.session.put(inputs)
+        result = self.session.call(0, placed, self.output_types, mode=mode, read=verify)
+        self.records.append(result.record)
+        comparison = None
+        if verify:
+            oracle = self.compute_oracle(inputs)
+            comparison = compare_all(result.outputs, oracle, self.task.specification.tolerance)
+        self.session.drop([*(item.handle for item in placed), *(place["handle"] for place in result.places)])
+        return result.record, comparison
 
     def is_own(self, kernel: KernelText) -> bool:
         """Return whether Triton's front end made a kernel from a function that the submitted file defines."""
@@ -171,12 +218,13 @@ class Trial:
         outputs = sample.result.outputs
         if any(has_poison(output, self.session.poison) for output in outputs):
             return FailureCode.STALE_UNWRITTEN
-        others = [earlier for earlier in self.answered if not same_tensors(earlier.inputs, sample.inputs)]
-        repeated = [earlier for earlier in others if earlier.result and has_same_bits(earlier.result.outputs, outputs)]
+        asked, found = fingerprint(list(sample.inputs.values())), fingerprint(outputs)
+        others = [earlier for earlier in self.answered if earlier.inputs != asked]
+        repeated = [earlier for earlier in others if earlier.outputs == found]
         if others and len(repeated) == len(others):
             return FailureCode.STALE_CONSTANT
         # A wrong answer may repeat by chance, all zeros for one; a right answer to another question may not.
-        if any(earlier.comparison and earlier.comparison.passed for earlier in repeated):
+        if any(earlier.passed for earlier in repeated):
             return FailureCode.STALE_ALIAS_REPLAY
         return otherwise
 
@@ -187,12 +235,11 @@ class Trial:
         return self.records[-1].events if self.records else {}
 
     def remember(self, sample: Sample) -> None:
-        """Keep an answered sample, so that a later repetition of its output is recognised."""
-        self.answered.append(sample)
-
-
-def same_tensors(left: Tensors, right: Tensors) -> bool:
-    return has_same_bits(list(left.values()), list(right.values()))
+        """Keep prints of an answered sample, so that a later repetition of its output is recognised."""
+        assert sample.result is not None
+        assert sample.comparison is not None
+        inputs, outputs = fingerprint(list(sample.inputs.values())), fingerprint(sample.result.outputs)
+        self.answered.append(Answered(inputs, outputs, sample.comparison.passed))
 
 
 def check(  # noqa: PLR0913 - the figures of one check, all named at the call

@@ -11,10 +11,10 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from tests.verifier.lowering import lower, run
-from verifier.interpreter.ir import IRError, parse_module
+from verifier.device.faults import IRError, IllegalAccess, NotInterpretable
+from verifier.interpreter.ir import parse_module
 from verifier.interpreter.kernels import Kernel, OverBudget
-from verifier.interpreter.memory import IllegalAccess, Memory
-from verifier.interpreter.numbers import NotInterpretable
+from verifier.interpreter.memory import Memory
 
 
 @triton.jit

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from verifier.interpreter.memory import IllegalAccess, Memory, OutOfDeviceMemory
-from verifier.interpreter.poison import has_poison, make_poison
+from verifier.device.faults import IllegalAccess, OutOfDeviceMemory
+from verifier.interpreter.memory import Memory
+from verifier.device.poison import has_poison, make_poison
 
 
 def test_storages_are_found_by_address() -> None:

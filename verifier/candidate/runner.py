@@ -105,6 +105,7 @@ class Runner:
         """Run one forward call and name the tensors that came out."""
         self.outputs = []
         inputs = [self.find_input(described) for described in message["inputs"]]
+        self.inputs = {value.device_handle: value for value in inputs}
         result = self.models[message["instance"]](*inputs)
         self.outputs = list(result) if isinstance(result, tuple | list) else [result]
         for value in self.outputs:
@@ -169,7 +170,7 @@ def main() -> None:
     tensors.connect(device)
     cuda.install(settings["name"], settings["capability"], settings["properties"])
     cuda.guard_extensions()
-    driver.install(settings["capability"], settings["properties"])
+    driver.install(settings["kind"], settings["capability"], settings["properties"])
     pin_settings()
     try:
         with tensors.DeviceNames(), tensors.DeviceMode():

@@ -36,7 +36,12 @@ class KernelDidNotEnd(DeviceError):
     """A kernel took more steps than one call may."""
 
 
+class KernelRefused(DeviceError):
+    """The compiler or the GPU refused a kernel."""
+
+
 ERRORS: dict[str, type[Exception]] = {
+    "CannotCompile": KernelRefused,
     "IndexError": IndexError,
     "NotImplementedError": NotImplementedError,
     "OutOfDeviceMemory": torch.OutOfMemoryError,

@@ -22,69 +22,110 @@ COMPILE_SECONDS = 240
 PARALLEL = 2
 PROTOTYPE = r"^\s*tt\.func\s+(?:public\s+)?(@\w+)(\([^\n]*\))\s*(?:attributes \{[^\n]*\})?\s+\{\s*$"
 
+Compiled = tuple[Message, bytes]
 
-def compile_kernel(text: str, options: dict[str, Any], capability: int) -> Message:
-    """Return registers, spills, shared memory and machine code of one kernel's IR."""
+
+def compile_kernel(text: str, options: dict[str, Any], capability: int) -> Compiled:
+    """Return what a launcher must know of one kernel's IR, and its machine code."""
     import triton
     from triton.backends.compiler import GPUTarget
 
-    from verifier.candidate.binaries import disassemble, read_resource_usage
+    from verifier.candidate.binaries import read_resource_usage
 
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TRITON_CACHE_DIR"] = f"{folder}/cache"
         path = Path(folder) / "kernel.ttir"
         path.write_text(text)
-        # Triton's own pattern takes exponential time on a long kernel.
+        # The pattern of older versions takes exponential time on a long kernel.
         triton.compiler.compiler.prototype_pattern["ttir"] = PROTOTYPE
         compiled = triton.compile(str(path), target=GPUTarget("cuda", capability, 32), options=options)
-        cubin = compiled.asm["cubin"]
-        registers, spilled = read_resource_usage(cubin)
-        return {
+        image = compiled.asm["cubin"]
+        registers, spilled = read_resource_usage(image)
+        metadata = compiled.metadata
+        described = {
             "registers": registers,
             "spilled": spilled,
-            "shared": compiled.metadata.shared,
-            "sass": disassemble(cubin),
+            "shared": metadata.shared,
+            "name": metadata.name,
+            "warps": metadata.num_warps,
+            "clusters": metadata.num_ctas,
+            "scratch": getattr(metadata, "global_scratch_size", 0),
+            "cooperative": getattr(metadata, "launch_cooperative_grid", False),
+            "programmatic": getattr(metadata, "launch_pdl", False),
+            "descriptors": list(getattr(metadata, "tensordesc_meta", None) or ()),
+            "ptx": compiled.asm["ptx"],
         }
+        return described, image
 
 
-def compile_forked(text: str, options: dict[str, Any], capability: int) -> Message:
+def compile_forked(text: str, options: dict[str, Any], capability: int) -> Compiled:
     """Compile in a child process, so that a compiler that dies takes nothing with it."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         signal.alarm(COMPILE_SECONDS)
+        image = b""
         try:
-            result = compile_kernel(text, options, capability)
+            described, image = compile_kernel(text, options, capability)
         except BaseException as error:  # noqa: BLE001 - whatever the compiler raises is the answer
-            result = {"error": f"{type(error).__name__}: {error}"[:1000]}
-        with os.fdopen(writing, "w") as pipe:
-            json.dump(result, pipe)
+            described = {"error": f"{type(error).__name__}: {error}"[:1000]}
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(json.dumps(described).encode() + b"\n" + image)
         os._exit(0)
     os.close(writing)
-    with os.fdopen(reading) as pipe:
-        answer = pipe.read()
+    with os.fdopen(reading, "rb") as pipe:
+        header, _, image = pipe.read().partition(b"\n")
     _, status = os.waitpid(child, 0)
-    if not answer:
-        return {"error": f"the compiler ended with signal {status & 127}"}
-    return dict(json.loads(answer))
+    if not header:
+        return {"error": f"the compiler ended with signal {status & 127}"}, b""
+    return dict(json.loads(header)), image
+
+
+def split(data: bytes, lengths: list[int]) -> list[bytes]:
+    """Return the parts of `data`, one after another."""
+    parts, offset = [], 0
+    for length in lengths:
+        parts.append(data[offset : offset + length])
+        offset += length
+    return parts
+
+
+class CompileService:
+    """Answers requests with one result a kernel."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self.pool = pool
+
+    def compile(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+        """Compile kernels: what a launcher must know of each, and in the data the machine code of one after another."""
+        texts = split(data, [kernel["bytes"] for kernel in message["kernels"]])
+        jobs = [
+            (text.decode(), kernel["options"], message["capability"])
+            for text, kernel in zip(texts, message["kernels"], strict=True)
+        ]
+        results = list(self.pool.map(lambda job: compile_forked(*job), jobs))
+        described = [{**result, "image_bytes": len(image)} for result, image in results]
+        return {"results": described}, b"".join(image for _, image in results)
+
+    def disassemble(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+        """Return the text of machine code."""
+        from verifier.candidate.binaries import disassemble
+
+        images = split(data, message["images"])
+        return {"texts": list(self.pool.map(disassemble, images))}, b""
 
 
 def main() -> None:
-    """Answer every request with one result a kernel, until the judge hangs up."""
+    """Answer until the other end hangs up."""
     import triton  # noqa: F401 - imported once here, so that every child has it
 
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     with ThreadPoolExecutor(PARALLEL) as pool:
+        service = CompileService(pool)
         try:
             while True:
                 message, data = channel.receive()
-                jobs, offset = [], 0
-                for kernel in message["kernels"]:
-                    jobs.append(
-                        (data[offset : offset + kernel["bytes"]].decode(), kernel["options"], message["capability"])
-                    )
-                    offset += kernel["bytes"]
-                channel.send({"results": list(pool.map(lambda job: compile_forked(*job), jobs))})
+                channel.send(*getattr(service, message["do"])(message, data))
         except ChannelClosed:
             return
 

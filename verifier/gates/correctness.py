@@ -60,6 +60,7 @@ class CorrectnessGate:
             if not self.record_distribution(trial, sample):
                 failing.append((sample, self.classify(trial, sample)))
             trial.remember(sample)
+            trial.retire(sample)
         return [self.summarise(trial, failing)]
 
     @staticmethod
@@ -133,6 +134,7 @@ class CorrectnessGate:
             else:
                 codes.append(self.classify(trial, sample))
             trial.remember(sample)
+        trial.retire(sample)
         label = "new values at the same address are followed"
         return [
             check(
@@ -161,6 +163,7 @@ class CorrectnessGate:
         trial.remember(sample)
         changed = find_single_change(trial, sample)
         if changed is None:
+            trial.retire(sample)
             return [
                 check(
                     "single_site", label, passed=None, detail="no single element moves the oracle clearly on this input"
@@ -171,6 +174,7 @@ class CorrectnessGate:
         assert sample.comparison is not None
         code = None if sample.comparison.passed else self.classify(trial, sample)
         ratio = finite(sample.comparison.budget_ratio)
+        trial.retire(sample)
         return [
             check(
                 "single_site",
@@ -191,6 +195,7 @@ class CorrectnessGate:
         sample = trial.place(trial.nominal.distribution)
         results = [trial.call(sample) for _ in range(3)]
         trial.remember(sample)
+        trial.retire(sample)
         first = tuple(results[0].outputs)
         comparisons = [compare_all(result.outputs, first, trial.task.specification.tolerance) for result in results[1:]]
         bitwise = all(has_same_bits(result.outputs, results[0].outputs) for result in results[1:])
@@ -222,13 +227,13 @@ class CorrectnessGate:
         first_state = trial.state
         trial.state = trial.reference.prepare(trial.dims, secrets.randbits(62))
         try:
-            trial.state_inputs += trial.session.construct(1, trial.modules.get_init_inputs(trial.dims), trial.state)
+            trial.session.construct(1, trial.modules.get_init_inputs(trial.dims), trial.state)
             sample = Sample(
                 trial.nominal.distribution,
                 trial.nominal.visible,
                 trial.nominal.inputs,
                 trial.nominal.placed,
-                trial.modules.compute_oracle(trial.nominal.inputs, trial.state, trial.dims),
+                trial.compute_oracle(trial.nominal.inputs),
             )
             trial.call(sample, instance=1)
             assert sample.comparison is not None
@@ -258,7 +263,11 @@ class CorrectnessGate:
         for number in range(LATER_CALLS):
             name = trial.nominal.distribution if number % 3 else self.pick_hidden(trial)
             inputs = trial.draw(name)
-            sample = trial.replace(sample, inputs, name) if secrets.randbits(1) else trial.place(name, inputs)
+            if secrets.randbits(1):
+                sample = trial.replace(sample, inputs, name)
+            else:
+                trial.retire(sample)
+                sample = trial.place(name, inputs)
             trial.call(sample)
             assert sample.comparison is not None
             if not sample.comparison.passed:
@@ -267,6 +276,7 @@ class CorrectnessGate:
                 changed = code in VALUE_CODES and all(item.passed for item in trial.distributions if item.visible)
                 failing.append(FailureCode.STALE_TIMED_OUTPUT if changed else code)
             trial.remember(sample)
+        trial.retire(sample)
         label = "later calls on fresh inputs are right as well"
         return [
             check(
@@ -283,17 +293,9 @@ class CorrectnessGate:
     @staticmethod
     def check_freshness(trial: Trial) -> list[Check]:
         """No two results of all calls so far share storage, with each other, the inputs or the state, or have changed."""
-        owners: dict[int, int] = {}
-        shared = 0
-        for number, result in enumerate(trial.results):
-            for place in result.places:
-                shared += owners.setdefault(place["storage"], number) != number
-        given = {item.described["storage"] for item in [*trial.placed, *trial.state_inputs]}
-        shared += len(given & owners.keys())
-        changed = sum(
-            not has_same_bits([trial.session.read(place) for place in result.places], result.outputs)
-            for result in trial.results
-        )
+        freshness = trial.freshness
+        freshness.finish()
+        shared, changed = freshness.shared, freshness.changed
         label = "each call returns storage of its own, and later calls leave it alone"
         return [
             check(
@@ -304,7 +306,7 @@ class CorrectnessGate:
                 observed=shared,
                 allowed=0,
                 unit="shared storages",
-                detail=f"{changed} of {len(trial.results)} results changed after their call" if changed else "",
+                detail=f"{changed} of {freshness.results} results changed after their call" if changed else "",
             )
         ]
 
@@ -345,7 +347,7 @@ def find_single_change(trial: Trial, sample: Sample) -> Tensors | None:
         flat = value.reshape(-1)
         flat[position] = flat.abs().max() + flat.std().nan_to_num(0.0) + 1.0
         changed = {**sample.inputs, name: value}
-        oracle = trial.modules.compute_oracle(changed, trial.state, trial.dims)
+        oracle = trial.compute_oracle(changed)
         moved = compare_all(list(oracle), sample.oracle, trial.task.specification.tolerance)
         if moved.budget_ratio > CLEAR_CHANGE:
             return changed

@@ -38,7 +38,7 @@ class IntakeGate:
     @staticmethod
     def construct(trial: Trial) -> str:
         trial.state = trial.reference.prepare(trial.dims, secrets.randbits(62))
-        trial.state_inputs = trial.session.construct(0, trial.modules.get_init_inputs(trial.dims), trial.state)
+        trial.session.construct(0, trial.modules.get_init_inputs(trial.dims), trial.state)
         trial.model_state = trial.session.model_state
         return f"parameters and buffers: {len(trial.state)}"
 
@@ -49,7 +49,7 @@ class IntakeGate:
         trial.call(sample, first=True)
         trial.nominal = sample
         # Machine code is made in its box while the next gates call.
-        trial.compiler.submit(trial.session.list_kernels())
+        trial.code.submit(trial.session.list_kernels())
         _, operations = trial.reference.run(sample.inputs)
         trial.reference_operations = sum(operations.values())
         trial.remember(sample)

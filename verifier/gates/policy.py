@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+import re
+
 from verifier.evidence.sass import MachineCode, read_machine_code
 from verifier.faults import InfrastructureFault
-from verifier.interpreter.ir import parse_module, walk_operations
 from verifier.session import KernelText
 from verifier.trial import Trial, check, check_absent
 from verifier.verdict import Check, FailureCode, Gate, MachineCodeRecord, rank_failures
+
+_ASSIGNMENT = re.compile(r"^\s*(%[\w$.\-]+) = arith\.(truncf|extf|subf) ([^:]*)", re.MULTILINE)
+_VALUE = re.compile(r"%[\w$.\-]+")
+_SPLIT_PRODUCT = re.compile(r"inputPrecision = (?:tf32x3|bf16x\d)")
 
 
 def splits_values(text: str) -> bool:
     """Return whether IR computes x - float(half(x)): the low part that an emulation of fp32 needs for its products."""
     narrowed: set[str] = set()
     widened: set[str] = set()
-    for function in parse_module(text).values():
-        for operation in walk_operations(function.region):
-            if operation.name == "arith.truncf":
-                narrowed |= set(operation.results)
-            elif operation.name == "arith.extf" and operation.operands[0] in narrowed:
-                widened |= set(operation.results)
-            elif operation.name == "arith.subf" and widened & set(operation.operands):
-                return True
+    for result, operation, operands in _ASSIGNMENT.findall(text):
+        used = set(_VALUE.findall(operands))
+        if operation == "truncf":
+            narrowed.add(result)
+        elif operation == "extf" and used & narrowed:
+            widened.add(result)
+        elif operation == "subf" and used & widened:
+            return True
     return False
 
 
 def name_precision_loss(code: MachineCode, text: str) -> FailureCode | None:
     """Return the code of what a kernel's machine code and IR show, or None when it keeps the precision."""
     if code.tensor_core:
-        if "inputPrecision = tf32x3" in text or splits_values(text):
+        if _SPLIT_PRODUCT.search(text) or splits_values(text):
             return FailureCode.PREC_EMULATION
         if any(".TF32" in opcode for opcode in code.tensor_core):
             return FailureCode.PREC_TF32
@@ -58,7 +63,7 @@ class PolicyGate:
         device, dtype = trial.environment.device, trial.task.specification.dtype
         capability = device.compute_capability
         records, losses = [], []
-        for kernel, result in zip(kernels, trial.compiler.collect(kernels), strict=True):
+        for kernel, result in zip(kernels, trial.code.collect(kernels), strict=True):
             base = {"name": kernel.name, "digest": kernel.digest, "architecture": f"sm_{capability}"}
             if "error" in result:
                 # The submission's process compiled the same text before it was launched.

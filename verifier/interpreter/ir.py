@@ -9,12 +9,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from verifier.device.faults import IRError
+
 MAXIMUM_LINES = 200_000
 MAXIMUM_ELEMENTS = 1 << 22
-
-
-class IRError(ValueError):
-    """The text is not Triton IR that this reader knows."""
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from verifier.device.faults import IRError, NotInterpretable
 from verifier.interpreter import operators
-from verifier.interpreter.ir import Block, Function, IRError, Operation, Region, Type, parse_module
+from verifier.interpreter.ir import Block, Function, Operation, Region, Type, parse_module
 from verifier.interpreter.memory import Memory
-from verifier.interpreter.numbers import Array, NotInterpretable, convert, find_dtype, parse_constant, reinterpret
+from verifier.interpreter.numbers import Array, convert, find_dtype, parse_constant, reinterpret
 
 Frame = list[Any]
 Step = Callable[[Frame], None]

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from verifier.interpreter.numbers import Array, NotInterpretable
+from verifier.device.faults import NotInterpretable
+from verifier.interpreter.numbers import Array
 
 Model = Callable[..., Array]
 

@@ -7,15 +7,8 @@ from bisect import bisect_right, insort
 import numpy as np
 import torch
 
+from verifier.device.faults import IllegalAccess, OutOfDeviceMemory
 from verifier.interpreter.numbers import Array
-
-
-class IllegalAccess(Exception):
-    """A kernel touched memory outside every live allocation, or misaligned memory."""
-
-
-class OutOfDeviceMemory(Exception):
-    """Live allocations would exceed the device's memory."""
 
 
 class Memory:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from verifier.device.faults import NotInterpretable
+
 Array = np.ndarray[Any, Any]
 
 DTYPES: dict[str, type[np.generic]] = {
@@ -28,10 +30,6 @@ DTYPES: dict[str, type[np.generic]] = {
 STORED_DTYPES = {**DTYPES, "i1": np.int8, "bf16": np.uint16}
 UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 FLOATS = ("f16", "bf16", "f32", "f64")
-
-
-class NotInterpretable(Exception):
-    """The interpreter has no model of an operation or type; a GPU would be needed to judge it."""
 
 
 def find_dtype(element: str) -> type[np.generic]:

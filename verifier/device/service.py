@@ -1,10 +1,11 @@
 """The device process: answers the submission's requests, which are untrusted, and the judge's.
 
-Run as ``python -m verifier.interpreter.service JUDGE_FD CANDIDATE_FD MEMORY_BYTES``.
+Run as ``python -m verifier.device.service SETTINGS``: the kind of device, the inherited lines and the slab, as JSON.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import selectors
 import socket
@@ -12,14 +13,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from verifier.candidate.channel import Channel, ChannelClosed, Message, ProtocolError
+from verifier.candidate.slab import Slab
 from verifier.candidate.transfer import DTYPES, from_bytes, to_bytes
-from verifier.interpreter import library
-from verifier.interpreter.device import Device, Record
-from verifier.interpreter.memory import IllegalAccess, OutOfDeviceMemory
+from verifier.device import library
+from verifier.device.device import Device, Record
+from verifier.device.faults import IllegalAccess, OutOfDeviceMemory
 
 MAXIMUM_EVENTS = 64
 PLAIN_NAME = re.compile(r"[\w.$]{1,200}", re.ASCII)
@@ -51,6 +52,10 @@ class CandidateService:
             "download": self.download,
             "event": self.note_event,
             "graph": self.use_graph,
+            "synchronise": self.synchronise,
+            "mark": self.mark,
+            "measure": self.measure,
+            "bench": self.bench,
             "free": lambda message, data: ({}, b""),
         }
 
@@ -78,7 +83,7 @@ class CandidateService:
             "tensor": self.device.tensor,
             "dtype": DTYPES.__getitem__,
             "memory_format": MEMORY_FORMATS.__getitem__,
-            "device": lambda _: torch.device("cpu"),
+            "device": lambda _: self.device.where,
             "layout": lambda _: torch.strided,
         }
         if len(value) != 1 or not value.keys() <= decoders.keys():
@@ -90,7 +95,7 @@ class CandidateService:
         """Turn a result into its encoded form, keeping the handles of tensors that were arguments."""
         if isinstance(value, torch.Tensor):
             handle = known.get(id(value))
-            return {"tensor": self.device.describe(handle if handle is not None else self.device.add(value))}
+            return {"tensor": self.device.describe_tensor(handle if handle is not None else self.device.add(value))}
         if isinstance(value, list | tuple):
             return [self.encode(item, known) for item in value]
         return value
@@ -111,7 +116,8 @@ class CandidateService:
         name = message["name"]
         if not all(PLAIN_NAME.fullmatch(word) for word in (name, *options)):
             raise library.NotPermitted("a kernel or an option has no plain name")
-        return {"kernel": self.device.load(name, data.decode(), options)}, b""
+        number = self.device.load(name, data.decode(), options)
+        return {"kernel": number, **self.device.describe_kernel(self.device.kernels[number])}, b""
 
     def launch(self, message: Message, data: bytes) -> tuple[Message, bytes]:
         x, y, z = (int(size) for size in message["grid"])
@@ -125,14 +131,33 @@ class CandidateService:
         return {}, b""
 
     def upload(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        tensor = from_bytes(data, message["shape"], message["dtype"]).clone()
+        tensor = from_bytes(data, message["shape"], message["dtype"]).to(self.device.where, copy=True)
         self.device.record.uploaded += tensor.numel()
-        return {"tensor": self.device.describe(self.device.add(tensor))}, b""
+        return {"tensor": self.device.describe_tensor(self.device.add(tensor))}, b""
 
     def download(self, message: Message, data: bytes) -> tuple[Message, bytes]:
         tensor = self.device.tensor(message["handle"])
         self.device.record.downloaded += tensor.numel()
-        return {}, to_bytes(tensor.resolve_conj())
+        self.device.synchronise()
+        return {}, to_bytes(tensor.resolve_conj().cpu())
+
+    def synchronise(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+        self.device.synchronise()
+        return {}, b""
+
+    def mark(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+        return {"mark": self.device.mark()}, b""
+
+    def measure(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+        first, second = int(message["first"]), int(message["second"])
+        return {"milliseconds": self.device.measure_marks(first, second)}, b""
+
+    def bench(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+        """Time what is asked for between two requests, for an autotuner."""
+        if message["action"] == "begin":
+            self.device.begin_bench()
+            return {}, b""
+        return {"milliseconds": self.device.end_bench()}, b""
 
     def note_event(self, message: Message, data: bytes) -> tuple[Message, bytes]:
         kind = message["kind"]
@@ -158,66 +183,82 @@ class CandidateService:
 
 
 class JudgeService:
-    """Answers the judge. Requests are trusted."""
+    """Answers the judge. Requests are trusted; tensors pass through the slab."""
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    def __init__(self, device: Device, slab: Slab) -> None:
+        self.device, self.slab = device, slab
+        self.mode = "checked"
+        self.mark = 0
 
     def answer(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        """Return the answer to one request."""
-        return getattr(self, f"do_{message['do']}")(message, data)
+        """Return the answer to one request. Illegal work of the submission's shows here at the latest."""
+        try:
+            return getattr(self, f"do_{message['do']}")(message)
+        except (IllegalAccess, OutOfDeviceMemory) as error:
+            self.device.fault = self.device.fault or str(error)
+            return {"error": type(error).__name__, "message": str(error)[:2000]}, b""
 
-    def do_put(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        described, offset = [], 0
-        for item in message["tensors"]:
-            tensor = torch.empty(item["shape"], dtype=DTYPES[item["dtype"]])
-            size = tensor.numel() * tensor.element_size()
-            tensor.copy_(from_bytes(data[offset : offset + size], item["shape"], item["dtype"]))
-            offset += size
-            handle = self.device.add(tensor)
+    def do_mark(self, message: Message) -> tuple[Message, bytes]:
+        """Set the mark that fresh memory carries in checked calls."""
+        self.device.poison = self.mark = message["poison"]
+        return {"device": self.device.describe()}, b""
+
+    def do_put(self, message: Message) -> tuple[Message, bytes]:
+        described = []
+        for place in message["tensors"]:
+            handle = self.device.add(self.slab.read([place], self.device.where)[place["name"]])
             self.device.given.add(handle)
-            described.append(self.device.describe(handle))
+            described.append(self.device.describe_tensor(handle))
         return {"tensors": described}, b""
 
-    def do_overwrite(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        tensor = self.device.tensor(message["handle"])
-        tensor.copy_(from_bytes(data, list(tensor.shape), str(tensor.dtype).removeprefix("torch.")))
+    def do_overwrite(self, message: Message) -> tuple[Message, bytes]:
+        for handle, place in zip(message["handles"], message["tensors"], strict=True):
+            self.device.tensor(handle).copy_(self.slab.find(place))
+        self.device.synchronise()
         return {}, b""
 
-    def do_describe(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+    def do_describe(self, message: Message) -> tuple[Message, bytes]:
         """Return the descriptions of tensors, None for one that does not exist."""
         known = self.device.tensors
-        return {
-            "tensors": [self.device.describe(handle) if handle in known else None for handle in message["handles"]]
-        }, b""
+        listed = [self.device.describe_tensor(handle) if handle in known else None for handle in message["handles"]]
+        return {"tensors": listed}, b""
 
-    def do_read(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        return {}, to_bytes(self.device.tensor(message["handle"]))
+    def do_read(self, message: Message) -> tuple[Message, bytes]:
+        self.device.synchronise()
+        tensors = {str(handle): self.device.tensor(handle).resolve_conj() for handle in message["handles"]}
+        return {"tensors": self.slab.write(tensors)}, b""
 
-    def do_hold(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+    def do_hold(self, message: Message) -> tuple[Message, bytes]:
         """Keep an output alive after the submission drops it; the judge's handle is a new one."""
         held = [self.device.add(self.device.tensor(handle)) for handle in message["handles"]]
         self.device.given.update(held)
         return {"handles": held}, b""
 
-    def do_begin(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        self.device.record, self.device.open = Record(), True
-        self.device.ablated = set(message.get("ablate", ()))
-        self.device.noise = np.random.default_rng(message["noise"])
+    def do_drop(self, message: Message) -> tuple[Message, bytes]:
+        """Forget tensors that the judge gave or held."""
+        for handle in message["handles"]:
+            self.device.drop(handle)
         return {}, b""
 
-    def do_open(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+    def do_begin(self, message: Message) -> tuple[Message, bytes]:
+        device, self.mode = self.device, message["mode"]
+        device.record, device.open = Record(), True
+        device.poison = self.mark if self.mode == "checked" else None
+        device.ablated = set(message.get("ablate", ()))
+        if device.ablated:
+            device.reseed(message["noise"])
+        device.begin(self.mode)
+        return {}, b""
+
+    def do_open(self, message: Message) -> tuple[Message, bytes]:
         """Let the submission's process work outside a call, while it constructs a model."""
         self.device.open = True
         return {}, b""
 
-    def do_mark(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        """Set the mark that fresh memory carries from now on."""
-        self.device.poison = message["poison"]
-        return {}, b""
-
-    def do_end(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+    def do_end(self, message: Message) -> tuple[Message, bytes]:
         record, self.device.ablated, self.device.open = self.device.record, set(), False
+        measured = self.device.end(self.mode)
+        self.mode = "checked"
         kernels = {
             digest: {
                 "launches": usage.launches,
@@ -239,9 +280,10 @@ class JudgeService:
             "events": dict(self.device.events),
             "fault": self.device.fault,
             "uninterpretable": self.device.uninterpretable[:20],
+            "measured": measured,
         }, b""
 
-    def do_kernels(self, message: Message, data: bytes) -> tuple[Message, bytes]:
+    def do_kernels(self, message: Message) -> tuple[Message, bytes]:
         """Return every kernel that was handed over, its IR in the data, one after another."""
         texts = [loaded.text.encode() for loaded in self.device.kernels]
         listed = [
@@ -250,13 +292,16 @@ class JudgeService:
         ]
         return {"kernels": listed}, b"".join(texts)
 
+    def do_machine_code(self, message: Message) -> tuple[Message, bytes]:
+        """Return the machine code that was loaded for kernels, as text, with what it uses."""
+        return {"results": self.device.read_machine_code(message["digests"])}, b""
 
-def serve(candidate: Channel, judge: Channel, capacity: int) -> None:
+
+def serve(candidate: Channel, judge: Channel, device: Device, slab: Slab) -> None:
     """Answer both until the judge closes its end."""
-    device = Device(capacity)
     services: dict[int, tuple[Channel, CandidateService | JudgeService]] = {
         candidate.connection.fileno(): (candidate, CandidateService(device)),
-        judge.connection.fileno(): (judge, JudgeService(device)),
+        judge.connection.fileno(): (judge, JudgeService(device, slab)),
     }
     selector = selectors.DefaultSelector()
     for descriptor in services:
@@ -276,12 +321,28 @@ def serve(candidate: Channel, judge: Channel, capacity: int) -> None:
                 selector.unregister(key.fd)
 
 
+def make_device(settings: Message, compiler: Channel | None) -> tuple[Device, bool]:
+    """Return the device that the settings ask for, and whether its slab is pinned."""
+    if settings["kind"] == "simulated":
+        from verifier.interpreter.simulated import SimulatedDevice  # noqa: PLC0415 - the other kind is not in its box
+
+        return SimulatedDevice(settings["memory_bytes"]), False
+    from verifier.gpu.compiling import CompileLine  # noqa: PLC0415
+    from verifier.gpu.device import GpuDevice  # noqa: PLC0415
+
+    assert compiler is not None
+    line = CompileLine(compiler, settings["capability"])
+    return GpuDevice(line, settings["l2_bytes"], settings["memory_bytes"]), True
+
+
 def main() -> None:
-    """Serve on the two inherited sockets."""
+    """Serve on the inherited sockets."""
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    judge, candidate = (Channel(socket.socket(fileno=int(number))) for number in sys.argv[1:3])
-    serve(candidate, judge, int(sys.argv[3]))
+    settings = json.loads(sys.argv[1])
+    judge, candidate, *others = (Channel(socket.socket(fileno=number)) for number in settings["lines"])
+    device, pinned = make_device(settings, others[0] if others else None)
+    serve(candidate, judge, device, Slab(settings["slab"], pinned=pinned))
 
 
 if __name__ == "__main__":

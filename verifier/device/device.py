@@ -1,4 +1,4 @@
-"""The simulated GPU itself: memory, kernels, library operators, and the record of what was done with them.
+"""The device that a submission's work runs on: tensors, kernels, library operators, and the record of it all.
 
 It holds the inputs of the calls made so far and nothing else: no seed, no oracle, no tolerance.
 """
@@ -7,30 +7,27 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch._ops import OpOverload
 
 from verifier.candidate.channel import Message
-from verifier.interpreter import library
-from verifier.interpreter.canonical import Canonicaliser
-from verifier.interpreter.ir import IRError
-from verifier.interpreter.kernels import Kernel, OverBudget, Touched
-from verifier.interpreter.memory import IllegalAccess, Memory, OutOfDeviceMemory
-from verifier.interpreter.numbers import FLOATS, STORED_DTYPES, NotInterpretable, convert, decode, encode
-from verifier.interpreter.poison import make_poison
+from verifier.device import library
+from verifier.device.canonical import Canonicaliser
+from verifier.device.faults import IllegalAccess, IRError, NotInterpretable, OutOfDeviceMemory
 
 MAXIMUM_TENSORS = 200_000
-MAXIMUM_KERNELS = 512
-NARROW_POINTEE = re.compile(r"f16|bf16|f8")
+MAXIMUM_KERNELS = 4_096
 MAXIMUM_GRIDS = 8
-MAXIMUM_PROGRAMS = 1 << 22
-STEP_BUDGET = 5_000_000
+NARROW_POINTEE = re.compile(r"f16|bf16|f8")
+
+Grid = tuple[int, int, int]
 
 
 @dataclass
@@ -41,7 +38,7 @@ class Loaded:
     text: str
     options: dict[str, Any]
     digest: str
-    kernel: Kernel | None
+    kernel: Any = None
     refusal: str = ""
 
 
@@ -67,17 +64,18 @@ class Record:
     downloaded: int = 0
 
 
-class Device:
-    """Tensors, kernels and the record of one session."""
+class Device(ABC):
+    """Tensors, kernels and the record of one session. Says what is common to every kind of device."""
 
-    def __init__(self, capacity: int) -> None:
-        self.memory = Memory(capacity)
+    where: torch.device
+    composites: bool
+
+    def __init__(self) -> None:
         self.tensors: dict[int, tuple[torch.Tensor, int]] = {}
         self.kernels: list[Loaded] = []
         self.record = Record()
         self.ablated: set[str] = set()
-        self.noise = np.random.default_rng(0)
-        self.poison = 0
+        self.poison: int | None = 0
         self.fault = ""
         self.uninterpretable: list[str] = []
         self.events: Counter[str] = Counter()
@@ -87,13 +85,78 @@ class Device:
         self.graphs: list[list[Callable[[], None]]] = []
         self.recording: list[Callable[[], None]] | None = None
         self.next_handle = 1
+        self.moments: list[float] = []
+        self.bench_start = 0
+
+    @abstractmethod
+    def retain(self, tensor: torch.Tensor) -> int:
+        """Count one more holder of a tensor's storage and return its address. Raises OutOfDeviceMemory."""
+
+    @abstractmethod
+    def release(self, base: int) -> None:
+        """Drop one holder of the storage at `base`."""
+
+    @abstractmethod
+    def fill_with_poison(self, tensor: torch.Tensor) -> None:
+        """Fill fresh memory with NaN that carries this session's mark, or with a marked integer."""
+
+    @abstractmethod
+    def prepare(self, name: str, text: str, options: dict[str, Any]) -> Any:
+        """Return a kernel that can run, with `arguments`, the type of each parameter. Raises CannotCompile or NotInterpretable."""
+
+    @abstractmethod
+    def run(self, loaded: Loaded, grid: Grid, arguments: Sequence[Any], usage: Usage) -> None:
+        """Run a kernel, and replace what it wrote by noise when it is ablated. Raises IllegalAccess or NotInterpretable."""
+
+    @abstractmethod
+    def reseed(self, seed: int) -> None:
+        """Seed the noise of ablations."""
+
+    def describe_kernel(self, loaded: Loaded) -> Message:
+        """Return what a submission may ask of a kernel that was loaded."""
+        return {}
+
+    def describe(self) -> Message:
+        """Return what the judge records of the device."""
+        return {}
+
+    def begin(self, mode: str) -> None:
+        """Start a call in a mode: `checked`, or where the device can, `cold`, `warm` or `profiled`."""
+
+    def end(self, mode: str) -> Message:
+        """End a call and return what was measured. Raises IllegalAccess when the call's work failed."""
+        return {}
+
+    def synchronise(self) -> None:
+        """Wait for all work. Raises IllegalAccess when some of it failed."""
+
+    def mark(self) -> int:
+        """Note a moment between the submission's requests and return its number."""
+        self.moments.append(time.perf_counter())
+        return len(self.moments) - 1
+
+    def measure_marks(self, first: int, second: int) -> float:
+        """Return the milliseconds between two moments."""
+        return (self.moments[second] - self.moments[first]) * 1e3
+
+    def begin_bench(self) -> None:
+        """Start timing for an autotuner."""
+        self.bench_start = self.mark()
+
+    def end_bench(self) -> float:
+        """Return the milliseconds since `begin_bench`."""
+        return self.measure_marks(self.bench_start, self.mark())
+
+    def read_machine_code(self, digests: list[str]) -> list[Message]:
+        """Return machine code and use of resources of loaded kernels."""
+        raise NotImplementedError
 
     def add(self, tensor: torch.Tensor) -> int:
         """Keep a tensor and return its handle. Raises OutOfDeviceMemory."""
         if len(self.tensors) >= MAXIMUM_TENSORS:
             raise OutOfDeviceMemory(f"more than {MAXIMUM_TENSORS} live tensors")
         handle, self.next_handle = self.next_handle, self.next_handle + 1
-        self.tensors[handle] = (tensor, self.memory.retain(tensor))
+        self.tensors[handle] = (tensor, self.retain(tensor))
         return handle
 
     def drop_own(self, handle: Any) -> None:
@@ -108,7 +171,7 @@ class Device:
         self.given.discard(handle)
         kept = self.tensors.pop(handle, None)
         if kept is not None:
-            self.memory.release(kept[1])
+            self.release(kept[1])
 
     def tensor(self, handle: Any) -> torch.Tensor:
         """Return the tensor behind a handle. Raises NotPermitted."""
@@ -116,7 +179,7 @@ class Device:
             raise library.NotPermitted("no such tensor")
         return self.tensors[handle][0]
 
-    def describe(self, handle: int) -> Message:
+    def describe_tensor(self, handle: int) -> Message:
         """Return what the other side needs to know of a tensor."""
         tensor, base = self.tensors[handle]
         return {
@@ -141,18 +204,8 @@ class Device:
             self.events["late_work"] += 1
             raise library.NotPermitted("the call has ended")
 
-    def fill_with_poison(self, tensor: torch.Tensor) -> None:
-        """Fill fresh memory with NaN that carries this session's mark, or with a marked integer."""
-        storage = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
-        if storage.numel():
-            pattern = make_poison(tensor.dtype, self.poison)
-            flat = storage.numpy()
-            whole = flat.nbytes // pattern.itemsize * pattern.itemsize
-            flat[:whole].view(pattern.dtype)[:] = pattern
-            flat[whole:] = 0xFF
-
     def load(self, name: str, text: str, options: dict[str, Any]) -> int:
-        """Keep a kernel and return its number. Raises NotPermitted."""
+        """Keep a kernel and return its number. Raises NotPermitted, IRError or CannotCompile."""
         if len(self.kernels) >= MAXIMUM_KERNELS:
             raise library.NotPermitted(f"more than {MAXIMUM_KERNELS} different kernels")
         try:
@@ -161,62 +214,34 @@ class Device:
             self.events["protocol_error"] += 1
             raise
         digest = hashlib.sha256(f"{name}\n{sorted(options.items())}\n{text}".encode()).hexdigest()[:16]
+        loaded = Loaded(name, text, options, digest)
         try:
-            loaded = Loaded(name, text, options, digest, Kernel(text, self.memory))
-        except Exception as error:  # noqa: BLE001 - a gap of this interpreter's is named when the kernel is launched
-            loaded = Loaded(name, text, options, digest, None, f"{type(error).__name__}: {error}"[:300])
+            loaded.kernel = self.prepare(name, text, options)
+        except NotInterpretable as error:
+            # A gap of the device's is named when the kernel is launched.
+            loaded.refusal = str(error)
         self.kernels.append(loaded)
         return len(self.kernels) - 1
 
-    def launch(self, number: int, grid: tuple[int, int, int], arguments: list[Any]) -> None:
-        """Run a kernel, count it, and replace what it wrote when it is ablated."""
+    def launch(self, number: int, grid: Grid, arguments: Sequence[Any]) -> None:
+        """Run a kernel and count it."""
         loaded = self.kernels[number]
         usage = self.record.kernels.setdefault(loaded.digest, Usage())
-        programs = grid[0] * grid[1] * grid[2]
         usage.launches += 1
-        usage.programs += programs
+        usage.programs += grid[0] * grid[1] * grid[2]
         if len(usage.grids) < MAXIMUM_GRIDS and grid not in usage.grids:
             usage.grids.append(grid)
         if loaded.kernel is None:
             self.uninterpretable.append(f"{loaded.name}: {loaded.refusal}")
             raise NotInterpretable(loaded.refusal)
-        if programs > MAXIMUM_PROGRAMS:
-            raise OverBudget(f"a grid of {programs} programs is too large for this environment")
-        try:
-            touched = loaded.kernel.run(grid, arguments, STEP_BUDGET)
-        except (IllegalAccess, OverBudget, MemoryError):
-            raise
-        except Exception as error:
-            # A gap of this interpreter's must not become the submitter's failure.
-            reason = f"{loaded.name}: {type(error).__name__}: {error}"[:300]
-            self.uninterpretable.append(reason)
-            raise NotInterpretable(reason) from error
-        usage.operations += touched.operations
         usage.narrow_arguments |= {
             kind.pointee for kind in loaded.kernel.arguments if NARROW_POINTEE.match(kind.pointee)
         }
-        if loaded.digest in self.ablated:
-            self.replace_with_noise(touched)
-
-    def replace_with_noise(self, touched: Touched) -> None:
-        """Put finite noise where a launch wrote; integers are shuffled so that they stay valid indices."""
-        for base, parts in touched.writes.items():
-            for element, indices in parts:
-                stored: np.dtype[Any] = np.dtype(STORED_DTYPES[element])
-                flat = self.memory.flat(base)
-                view = flat[: flat.nbytes // stored.itemsize * stored.itemsize].view(stored)
-                places = np.unique(indices)
-                if element not in FLOATS:
-                    view[places] = self.noise.permutation(view[places])
-                    continue
-                values = decode(view[places], element).astype(np.float64)
-                spread = float(np.std(values[np.isfinite(values)])) if np.isfinite(values).any() else 1.0
-                noise = self.noise.standard_normal(places.size) * max(1.0, spread) + self.noise.uniform(1.0, 2.0)
-                view[places] = encode(convert(noise, element), element)
+        self.run(loaded, grid, arguments, usage)
 
     def call_library(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Run one library operator on the device's tensors and return its result."""
-        function = library.find_operator(name)
+        function = library.find_operator(name, composites=self.composites)
         base = library.find_base_name(function)
         if kwargs.get("unsafe"):
             raise library.NotPermitted("unsafe operators are not available on this device")
@@ -224,7 +249,7 @@ class Device:
         for tensor in library.list_tensors(result):
             library.check_extent(tensor)
         self.record.downloaded += library.count_readback(result)
-        if base in library.UNINITIALISED:
+        if base in library.UNINITIALISED and self.poison is not None:
             self.fill_with_poison(result)
         self.record.library_calls[base] += 1
         self.record.library_operations[base] += library.count_operations(function, args, kwargs, result)

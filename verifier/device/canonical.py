@@ -7,7 +7,7 @@ from pathlib import Path
 
 from triton._C.libtriton import ir
 
-from verifier.interpreter.ir import IRError
+from verifier.device.faults import IRError
 
 
 class Canonicaliser:

@@ -31,5 +31,5 @@ def has_poison(tensor: torch.Tensor, mark: int) -> bool:
     if not tensor.is_floating_point() or not tensor.numel():
         return False
     pattern = make_poison(tensor.dtype, mark)
-    stored = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().view(pattern.dtype)
-    return bool((stored == pattern).any())
+    signed = torch.from_numpy(pattern.view(f"i{pattern.itemsize}").reshape(1))
+    return bool((tensor.contiguous().reshape(-1).view(signed.dtype) == int(signed)).any())

@@ -1,4 +1,4 @@
-"""Library operators on the simulated device: which may run, what they cost, what they narrow."""
+"""Library operators on the device: which may run, what they cost, what they narrow."""
 
 from __future__ import annotations
 
@@ -73,8 +73,11 @@ class NotPermitted(Exception):
     """The operator does not exist on this device."""
 
 
-def find_operator(name: str) -> OpOverload:
-    """Return the operator ``aten::<name>.<overload>``. Raises NotPermitted."""
+def find_operator(name: str, *, composites: bool = False) -> OpOverload:
+    """Return the operator ``aten::<name>.<overload>``. Raises NotPermitted.
+
+    A composite runs its parts uncounted, so it is permitted only where work is timed instead.
+    """
     namespace, _, rest = name.partition("::")
     base, _, overload = rest.partition(".")
     permitted = namespace == "aten" and base.isidentifier() and base not in FORBIDDEN
@@ -82,8 +85,9 @@ def find_operator(name: str) -> OpOverload:
         permitted = False
     packet = getattr(torch.ops.aten, base, None) if permitted else None
     found = getattr(packet, overload or "default", None) if packet is not None else None
-    # A composite would run its parts uncounted; the submission's process takes it apart before it asks.
-    if isinstance(found, OpOverload) and torch._C._dispatch_has_kernel_for_dispatch_key(name, COMPOSITE):  # noqa: SLF001
+    # Elsewhere the submission's process takes it apart before it asks.
+    is_composite = torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001 - as FakeTensor does
+    if not composites and isinstance(found, OpOverload) and is_composite(name, COMPOSITE):
         found = None
     if not isinstance(found, OpOverload):
         raise NotPermitted(f"operator {name[:100]} is not available on this device")

@@ -1,0 +1,48 @@
+"""Replaces what a launch wrote by finite noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from verifier.gpu.signature import Parameter
+
+FLOATS = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
+INTEGERS = {"i1": torch.uint8, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64}
+
+
+def find_targets(
+    parameters: Sequence[Parameter], values: Sequence[Any], find_storage: Callable[[int], torch.Tensor | None]
+) -> list[torch.Tensor]:
+    """Return the memory that a launch may write: what its pointers and descriptors reach, typed by what they point to."""
+    found: dict[int, torch.Tensor] = {}
+    for parameter, value in zip(parameters, values, strict=True):
+        if not parameter.pointee:
+            continue
+        storage = find_storage(int(value["base"]) if parameter.is_descriptor else int(value))
+        dtype = {**FLOATS, **INTEGERS}.get(parameter.pointee, torch.uint8)
+        if storage is not None and storage.data_ptr() not in found:
+            whole = storage.numel() // dtype.itemsize * dtype.itemsize
+            found[storage.data_ptr()] = storage[:whole].view(dtype)
+    return list(found.values())
+
+
+def replace_changes(target: torch.Tensor, before: torch.Tensor, generator: torch.Generator) -> None:
+    """Put noise wherever `target` no longer holds the bits of `before`; integers are shuffled, so that they stay valid."""
+    plain = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[target.element_size()]
+    places = (target.view(plain) != before.view(plain)).nonzero().reshape(-1)
+    if not places.numel():
+        return
+    values = target[places]
+    if not target.is_floating_point():
+        target[places] = values[torch.randperm(places.numel(), generator=generator, device=target.device)]
+        return
+    finite = values[torch.isfinite(values)].float()
+    spread = max(1.0, float(finite.std(correction=0))) if finite.numel() else 1.0
+    noise = torch.randn(places.numel(), generator=generator, device=target.device) * spread
+    noise += 1.0 + float(torch.rand((), generator=generator, device=target.device))
+    if target.dtype is torch.float16:
+        noise = noise.clamp(-60_000.0, 60_000.0)
+    target[places] = noise.to(target.dtype)
