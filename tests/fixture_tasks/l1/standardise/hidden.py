@@ -18,7 +18,7 @@ def generate(distribution: str, dims: Mapping[str, int], generator: torch.Genera
     x = draw_gaussian((rows, columns), generator)
     match distribution:
         case "offset":
-            x = x + 200.0
+            x = x + 100.0
         case "ties":
             x = (torch.round(x * 2.0) / 2.0).clamp(max=2.0)
         case "constant-rows":

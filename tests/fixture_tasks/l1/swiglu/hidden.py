@@ -18,7 +18,7 @@ def _draw_tokens(distribution: str, shape: tuple[int, int], generator: torch.Gen
     tokens, features = shape
     match distribution:
         case "large":
-            return x * 8.0
+            return x * 4.0
         case "small":
             return x / 4.0
         case "sparse-rows":
