@@ -153,17 +153,13 @@ def verify(
 
 
 def find_environment(slug: str, *, as_json: bool) -> EnvironmentSpecification:
-    """Return an environment that this verifier can judge in, or end the command."""
+    """Return the environment named on the command line, or end the command."""
     try:
-        specification = load_environment(slug)
+        return load_environment(slug)
     except KeyError:
         raise fail(
             Exit.USAGE, f"there is no environment {slug!r}", "see tasks/environments/", as_json=as_json
         ) from None
-    if specification.timed:
-        message = f"environment {slug} needs its GPU, and this version verifies in cpu-interpreter only"
-        raise fail(Exit.USAGE, message, "use --environment cpu-interpreter", as_json=as_json)
-    return specification
 
 
 @app.command()

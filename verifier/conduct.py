@@ -11,9 +11,10 @@ import torch
 from verifier.boxes import Boxes
 from verifier.candidate.slab import Slab, pin
 from verifier.compiler import Compiler, LoadedCode
-from verifier.faults import CandidateFault, clean_text
+from verifier.faults import CandidateFault, InfrastructureFault, clean_text
 from verifier.gates.correctness import CorrectnessGate
 from verifier.gates.intake import IntakeGate
+from verifier.gates.performance import PerformanceGate
 from verifier.gates.policy import PolicyGate
 from verifier.gates.structural import StructuralGate
 from verifier.modules import load_task_modules
@@ -36,8 +37,14 @@ class GateProtocol(Protocol):
         ...
 
 
-# Correctness comes before structure here, so that the structural record covers every graded call.
-ORDER: tuple[Callable[[], GateProtocol], ...] = (IntakeGate, CorrectnessGate, StructuralGate, PolicyGate)
+# Structure and policy come last, so that they judge every call that was made, the timed ones too.
+ORDER: tuple[Callable[[], GateProtocol], ...] = (
+    IntakeGate,
+    CorrectnessGate,
+    PerformanceGate,
+    StructuralGate,
+    PolicyGate,
+)
 
 
 def conduct(verification: Verification, boxes: Boxes, slab: Slab) -> None:
@@ -58,6 +65,7 @@ def conduct(verification: Verification, boxes: Boxes, slab: Slab) -> None:
         session.wait_until_ready()
         freshness = Freshness(session, int(environment.device.memory_bytes * HELD_SHARE))
         trial = Trial(task, verification.source, environment, modules, session, reference, code, freshness)
+        trial.gpu, trial.target, trial.report = verification.gpu, verification.target, verification.progress
         try:
             run_gates(verification, trial)
         finally:
@@ -70,6 +78,8 @@ def run_gates(verification: Verification, trial: Trial) -> None:
     """Run the gates in order; without an accepted first call nothing further can be judged."""
     for make in ORDER:
         gate = make()
+        if gate.gate is Gate.PERFORMANCE and not (trial.environment.timed and trial.session.alive):
+            continue
         verification.progress({"event": "gate", "gate": gate.gate, "state": "started"})
         started = time.monotonic()
         try:
@@ -78,6 +88,12 @@ def run_gates(verification: Verification, trial: Trial) -> None:
             trial.faults.append(fault)
             label = "the submission lives until the gate ends"
             checks = [check("survival", label, passed=False, code=fault.code, observed=fault.message[:300])]
+        except InfrastructureFault as fault:
+            if gate.gate is not Gate.PERFORMANCE:
+                raise
+            # What the other gates find stands all the same.
+            verification.lose(fault)
+            continue
         verification.finish_gate(gate.gate, checks, time.monotonic() - started)
         if gate.gate is Gate.INTAKE and trial.nominal is None:
             name_cause(verification, trial)
@@ -86,7 +102,7 @@ def run_gates(verification: Verification, trial: Trial) -> None:
 
 def name_cause(verification: Verification, trial: Trial) -> None:
     """A first call that failed over another GPU backend, or over the harness, is that before anything else."""
-    events = trial.session.read_events()
+    events = trial.read_events()
     if "harness" in events or "protocol_error" in events:
         verification.causes.append(FailureCode.TAMPER_HARNESS)
     if any(event.startswith("foreign") for event in events):
@@ -97,11 +113,12 @@ def collect(verification: Verification, trial: Trial) -> None:
     """Keep the evidence, whatever happened."""
     records = [*trial.records, *(fault.record for fault in trial.faults if fault.record)]
     events = sorted({event for record in records for event in record.events})
-    verification.evidence = trial.evidence.model_copy(update={"distributions": trial.distributions, "events": events})
+    found = {"distributions": trial.distributions, "events": events, "timing": trial.timing}
+    verification.evidence = trial.evidence.model_copy(update=found)
     if trial.faults:
         verification.error, verification.traceback = trial.faults[0].message, trial.faults[0].traceback
     uninterpretable = [text for record in records for text in record.uninterpretable]
     if uninterpretable:
-        verification.uncertain = True
+        verification.lost = FailureCode.INFRA_EVIDENCE_LOST
         verification.error = f"This environment cannot interpret the kernel; it needs a GPU. {uninterpretable[0]}"
     verification.output = clean_text(trial.session.output())

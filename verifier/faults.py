@@ -29,3 +29,7 @@ class CandidateFault(Exception):
 
 class InfrastructureFault(Exception):
     """Something of ours failed; never the submitter's fault."""
+
+    def __init__(self, message: str, code: FailureCode = FailureCode.INFRA_EVIDENCE_LOST) -> None:
+        super().__init__(message)
+        self.code = code

@@ -16,10 +16,11 @@ from typing import Any
 from verifier import __version__, sandbox
 from verifier.boxes import Boxes
 from verifier.bundle import BundleError, check_bytes
+from verifier.certificate import load_certificate
 from verifier.environment import EnvironmentSpecification
+from verifier.evidence.clocks import Gpu, Lease
 from verifier.faults import InfrastructureFault
-from verifier.gates.performance import report_not_timed
-from verifier.reward import compute_reward
+from verifier.reward import compute_capture, compute_reward
 from verifier.task import Task
 from verifier.verdict import (
     MESSAGE_CAP,
@@ -40,6 +41,8 @@ CERTAIN = ("PREC_", "STRUCT_", "STALE_", "TAMPER_", "GRAPH_", "BACKEND_")
 
 # Tensors lie at round places in shared memory.
 ROOM_A_TENSOR = 4096
+
+NOT_TIMED = "not timed in this environment"
 
 Progress = Callable[[dict[str, Any]], None]
 
@@ -82,7 +85,9 @@ class Verification:
         self.started_at, self.started = datetime.now(UTC), time.monotonic()
         self.results: dict[Gate, GateResult] = {}
         self.causes: list[FailureCode] = []
-        self.uncertain = False
+        self.lost: FailureCode | None = None
+        self.gpu: Gpu | None = None
+        self.target: float | None = None
         self.error, self.traceback = "", ""
         self.evidence = Evidence()
         self.output = ""
@@ -99,15 +104,30 @@ class Verification:
         except BundleError as error:
             self.refuse(error)
             return self.conclude()
-        if self.environment.timed:
-            raise InfrastructureFault(f"this verifier cannot time in environment {self.environment.slug}")
         sandbox.probe()
         try:
-            self.run_gates()
+            if self.environment.timed:
+                self.run_on_gpu()
+            else:
+                self.run_gates()
         except InfrastructureFault as fault:
-            self.uncertain = True
-            self.error = self.error or str(fault)
+            self.lose(fault)
         return self.conclude()
+
+    def lose(self, fault: InfrastructureFault) -> None:
+        """Record that something of ours failed."""
+        self.lost = self.lost or fault.code
+        self.error = self.error or str(fault)
+
+    def run_on_gpu(self) -> None:
+        """Run the gates with the GPU to ourselves. Raises InfrastructureFault."""
+        check_versions(self.environment)
+        certificate = load_certificate(self.task, self.environment.slug)
+        self.target = certificate.target if certificate else None
+        self.gpu = Gpu()
+        check_gpu(self.gpu, self.environment)
+        with Lease(self.gpu.uuid, lambda: self.progress({"event": "waiting", "for": "the GPU"})):
+            self.run_gates()
 
     def refuse(self, error: BundleError) -> None:
         """Record a submission that is no usable file."""
@@ -153,27 +173,27 @@ class Verification:
         """
         failures = rank_failures([*self.causes, *codes])
         failures.sort(key=lambda code: code not in self.causes)
-        if self.uncertain and not any(code.startswith(CERTAIN) for code in failures):
-            return [FailureCode.INFRA_EVIDENCE_LOST, *failures]
+        if self.lost and not any(code.startswith(CERTAIN) for code in failures):
+            return [self.lost, *failures]
         return failures
+
+    def list_gates(self) -> list[GateResult]:
+        """Return the result of every gate, in the order in which they are shown."""
+        gates = [self.results.get(gate) or GateResult(gate=gate, status=GateStatus.SKIPPED) for gate in Gate]
+        reached = self.results.get(Gate.INTAKE) is not None
+        if reached and not self.environment.timed and gates[2].status is not GateStatus.SKIPPED:
+            gates[-1] = GateResult(gate=Gate.PERFORMANCE, status=GateStatus.NOT_TIMED, note=NOT_TIMED)
+        return gates
 
     def conclude(self) -> Verdict:
         """Write the verdict from what the gates found."""
-        gates = [
-            self.results.get(gate) or GateResult(gate=gate, status=GateStatus.SKIPPED)
-            for gate in Gate
-            if gate is not Gate.PERFORMANCE
-        ]
-        skipped = self.results.get(Gate.INTAKE) is None or any(item.status is GateStatus.SKIPPED for item in gates)
-        gates.append(GateResult(gate=Gate.PERFORMANCE, status=GateStatus.SKIPPED) if skipped else report_not_timed())
+        gates = self.list_gates()
         failures = self.rank([item.code for result in gates for item in result.checks if item.code is not None])
-        outcome = (
-            Outcome.ACCEPTED
-            if not failures
-            else Outcome.INFRASTRUCTURE
-            if failures[0].is_infrastructure
-            else Outcome.REJECTED
-        )
+        outcome = decide_outcome(failures, target=self.target)
+        timing = self.evidence.timing
+        measured = timing.speedup if timing else None
+        counted = measured if outcome in (Outcome.PASSED, Outcome.ACCEPTED, Outcome.BELOW_TARGET) else None
+        headroom = self.target is not None and self.target > 1.0
         self.progress({"event": "verdict", "outcome": outcome, "failure": failures[0] if failures else None})
         return Verdict(
             task=self.task.id,
@@ -193,7 +213,37 @@ class Verification:
                     "output_tail": self.output[:OUTPUT_CAP],
                 }
             ),
-            reward=compute_reward(failures, None, None),
+            speedup=counted,
+            measured_speedup=measured,
+            target=self.target,
+            reward=compute_reward(failures, counted, self.target),
+            capture=compute_capture(counted, self.target) if counted and self.target and headroom else None,
+        )
+
+
+def decide_outcome(failures: list[FailureCode], *, target: float | None) -> Outcome:
+    """Return the outcome of a run with these failures, the primary one first."""
+    if not failures:
+        return Outcome.ACCEPTED if target is None else Outcome.PASSED
+    if failures[0].is_infrastructure:
+        return Outcome.INFRASTRUCTURE
+    slow = (FailureCode.PERF_SLOWER_THAN_BASELINE, FailureCode.PERF_BELOW_TARGET)
+    return Outcome.BELOW_TARGET if all(code in slow for code in failures) else Outcome.REJECTED
+
+
+def check_versions(environment: EnvironmentSpecification) -> None:
+    """Raise InfrastructureFault when this host's software is not the environment's."""
+    for name in ("torch", "triton"):
+        found, wanted = importlib.metadata.version(name).split("+")[0], getattr(environment.versions, name)
+        if found != wanted:
+            raise InfrastructureFault(f"environment {environment.slug} needs {name} {wanted}; this host has {found}")
+
+
+def check_gpu(gpu: Gpu, environment: EnvironmentSpecification) -> None:
+    """Raise InfrastructureFault when the GPU is not the environment's."""
+    if environment.device.name not in gpu.name:
+        raise InfrastructureFault(
+            f"environment {environment.slug} needs an {environment.device.name}; this host has an {gpu.name}"
         )
 
 

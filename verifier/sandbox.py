@@ -275,8 +275,8 @@ class Process:
         return self.head.decode(errors="replace") + gap + self.tail.decode(errors="replace")
 
 
-def measure_tree(root: int) -> int:
-    """Return the bytes of resident memory that `root` and its descendants hold."""
+def read_process_table() -> tuple[dict[int, list[int]], dict[int, int]]:
+    """Return the children of every process, and the bytes of resident memory that it holds."""
     children: dict[int, list[int]] = {}
     resident: dict[int, int] = {}
     for name in os.listdir("/proc"):
@@ -288,12 +288,26 @@ def measure_tree(root: int) -> int:
             continue
         children.setdefault(int(fields[1]), []).append(int(name))
         resident[int(name)] = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
-    pending, total = [root], 0
-    while pending:
-        process = pending.pop()
-        total += resident.get(process, 0)
-        pending += children.get(process, ())
-    return total
+    return children, resident
+
+
+def list_tree(root: int, children: Mapping[int, Sequence[int]]) -> list[int]:
+    """Return `root` and everything that descends from it."""
+    found = [root]
+    for process in found:
+        found += children.get(process, ())
+    return found
+
+
+def list_descendants(root: int) -> list[int]:
+    """Return the processes that descend from `root`."""
+    return list_tree(root, read_process_table()[0])[1:]
+
+
+def measure_tree(root: int) -> int:
+    """Return the bytes of resident memory that `root` and its descendants hold."""
+    children, resident = read_process_table()
+    return sum(resident.get(process, 0) for process in list_tree(root, children))
 
 
 def start(

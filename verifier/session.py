@@ -77,6 +77,7 @@ class CallRecord:
     uninterpretable: list[str] = field(default_factory=list)
     measured: Message = field(default_factory=dict)
     outside_milliseconds: float = 0.0
+    whole_milliseconds: float = 0.0
 
 
 @dataclass
@@ -333,6 +334,7 @@ class Session:
         `expected` are the shapes and dtypes that the outputs must have; without `read` the outputs stay on the device.
         Raises CandidateFault.
         """
+        started = time.perf_counter()
         self.ask_device({"do": "begin", "mode": mode, "ablate": ablate or [], "noise": secrets.randbits(32)})
         message = {"do": "call", "instance": instance, "inputs": [item.described for item in inputs]}
         try:
@@ -343,6 +345,7 @@ class Session:
             fault.record = self.end_failed_call(fault)
             raise
         record = self.end_record()
+        record.whole_milliseconds = (time.perf_counter() - started) * 1e3
         held, _ = self.ask_device({"do": "hold", "handles": answer.outputs})
         places = [{**item, "handle": handle} for item, handle in zip(described, held["handles"], strict=True)]
         return CallResult(self.read(places) if read else [], places, record)

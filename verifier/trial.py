@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 
@@ -14,13 +15,14 @@ from verifier.candidate.channel import Message
 from verifier.candidate.slab import measure
 from verifier.device.poison import has_poison
 from verifier.environment import EnvironmentSpecification
-from verifier.faults import CandidateFault
+from verifier.evidence.clocks import Gpu
+from verifier.faults import CandidateFault, InfrastructureFault
 from verifier.modules import TaskModules
 from verifier.oracle import Comparison, compare_all, fingerprint, has_same_bits
 from verifier.referee import Reference
 from verifier.session import CallRecord, CallResult, DeviceInput, KernelText, Mode, OutputType, Session, Tensors
 from verifier.task import Task
-from verifier.verdict import Check, DistributionRecord, Evidence, FailureCode, Figure
+from verifier.verdict import Check, DistributionRecord, Evidence, FailureCode, Figure, TimingRecord
 
 DETAIL_CAP = 500
 # Of the device's memory, what results may take that are kept to see whether later calls change them.
@@ -105,6 +107,10 @@ class Freshness:
             self.release(self.kept.pop(0))
 
 
+def ignore(event: dict[str, Any]) -> None:  # noqa: ARG001 - what a listener takes
+    """Report progress to nobody."""
+
+
 @dataclass
 class Trial:
     """The state of one verification."""
@@ -127,6 +133,10 @@ class Trial:
     faults: list[CandidateFault] = field(default_factory=list)
     distributions: list[DistributionRecord] = field(default_factory=list)
     evidence: Evidence = field(default_factory=Evidence)
+    gpu: Gpu | None = None
+    target: float | None = None
+    timing: TimingRecord | None = None
+    report: Callable[[dict[str, Any]], None] = ignore
 
     @property
     def dims(self) -> dict[str, int]:
@@ -230,9 +240,10 @@ class Trial:
 
     def read_events(self) -> dict[str, int]:
         """Return what the device was told of or saw, in any call so far."""
-        if self.session.alive:
+        try:
             return self.session.end_record().events
-        return self.records[-1].events if self.records else {}
+        except (CandidateFault, InfrastructureFault):
+            return self.records[-1].events if self.records else {}
 
     def remember(self, sample: Sample) -> None:
         """Keep prints of an answered sample, so that a later repetition of its output is recognised."""

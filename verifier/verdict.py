@@ -330,6 +330,73 @@ class LibraryRecord(Model):
     operations: int
 
 
+class ActivityRecord(Model):
+    """One kind of work on the GPU in a profiled call: a kernel, a copy or a fill."""
+
+    name: str
+    own: bool
+    launches: int
+    milliseconds: float
+    share: float = Field(description="of the time of all work in that call")
+
+
+class SideRecord(Model):
+    """The timed calls of one side, in milliseconds."""
+
+    samples: list[float]
+    mean: float
+    median: float
+    tenth: float
+    ninetieth: float
+    variation: float = Field(description="standard deviation over mean")
+    released_early: int = Field(
+        0, description="calls in which the host waited for a result, so that the work could not be queued ahead"
+    )
+
+
+class ClockRecord(Model):
+    """The device's events against the judge's own clock, over all timed calls, in milliseconds."""
+
+    inside: float
+    outside: float
+    allowed_difference: float
+    empty_calls: list[float] = Field(description="what the judge's clock says of calls that do nothing")
+    outside_samples: list[float]
+
+
+class GpuRecord(Model):
+    """The GPU while it was timed: clocks in MHz, degrees Celsius, watts."""
+
+    name: str
+    uuid: str
+    driver: str
+    sm_clock: tuple[int, int, int] = Field(description="lowest, median, highest")
+    memory_clock: tuple[int, int, int]
+    temperature: tuple[int, int]
+    watts: tuple[float, float]
+    disturbances: list[str] = Field([], description="why rounds were measured again")
+
+
+class TimingRecord(Model):
+    """How speed was measured and what came out."""
+
+    mode: Literal["cold", "warm"]
+    rounds: int
+    sessions: int
+    flush_bytes: int
+    warm_ups: int
+    sides: dict[Literal["eager", "compiled", "candidate"], SideRecord]
+    baseline: Literal["eager", "compiled"]
+    speedup: float
+    speedup_interval: tuple[float, float]
+    floor_milliseconds: float | None
+    clocks: ClockRecord
+    gpu: GpuRecord
+    settings: dict[str, Figure] = Field(
+        {}, description="the switches of the reference's process, read after each round"
+    )
+
+
 class MachineCodeRecord(Model):
     """What the pinned compiler made of one kernel that ran."""
 
@@ -369,6 +436,9 @@ class Evidence(Model):
     library: list[LibraryRecord] = []
     machine_code: list[MachineCodeRecord] = []
     distributions: list[DistributionRecord] = []
+    activities: list[ActivityRecord] = []
+    timing: TimingRecord | None = None
+    phases: dict[str, float] = Field({}, description="seconds that each part of the verification took")
     events: list[str] = []
     error: str = Field("", max_length=MESSAGE_CAP)
     traceback: str = Field("", max_length=OUTPUT_CAP)

@@ -86,9 +86,9 @@ class Launcher:
     def __init__(self, compiled: CompiledKernel) -> None:
         metadata = compiled.metadata
         message = {"do": "load", "name": metadata.name, "options": choose_options(metadata)}
-        answer, _ = tensors.client.ask(message, compiled.asm["ttir"].encode())
-        self.kernel = answer["kernel"]
-        self.described = answer
+        text = compiled.asm["ttir"]
+        self.described, _ = tensors.client.ask(message, text if isinstance(text, bytes) else text.encode())
+        self.kernel = self.described["kernel"]
         constants = find_constants(compiled.src)
         self.kinds = [None if name in constants else kind for name, kind in compiled.src.signature.items()]
         self.native_descriptors = metadata.target.arch >= FIRST_WITH_BULK_COPIES

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import secrets
+from collections import defaultdict
+
+from verifier.candidate.channel import Message
 from verifier.faults import CandidateFault
 from verifier.oracle import compare_all
 from verifier.session import CallRecord, KernelText
 from verifier.trial import Sample, Trial, check, check_absent
-from verifier.verdict import Check, FailureCode, Gate, KernelRecord, LibraryRecord
+from verifier.verdict import ActivityRecord, Check, FailureCode, Gate, KernelRecord, LibraryRecord
 
 MINIMUM_ABLATION_SHARE = 0.5
 FREE_TRANSFER = 64
 MAXIMUM_READBACK = 0.10
 MAXIMUM_UPLOAD = 0.25
+MAXIMUM_ACTIVITIES = 100
 
 
 class StructuralGate:
@@ -43,6 +48,7 @@ class StructuralGate:
         shares: dict[str, float] = {}
         if launches > 0:
             checks += self.check_work(trial, own)
+            checks.append(self.check_share(trial, own))
             checks += self.check_ablation(trial, nominal, own, shares)
         self.record_evidence(trial, nominal, kernels, shares)
         return checks
@@ -56,14 +62,7 @@ class StructuralGate:
     def check_work(self, trial: Trial, own: set[str]) -> list[Check]:
         """Who did the work: own kernels, library operators, or the host. The worst call counts."""
         structure = trial.task.specification.structure
-        shares, offloads = [], []
-        for record in trial.records:
-            mine = sum(usage["operations"] for digest, usage in record.kernels.items() if digest in own)
-            # Kernels of other files did the submission's work for it, as a library would.
-            library = sum(record.library_operations.values())
-            library += sum(usage["operations"] for digest, usage in record.kernels.items() if digest not in own)
-            shares.append(mine / max(1, mine + library))
-            offloads.append(library / max(1, trial.reference_operations))
+        offload = max(count_library(record, own) for record in trial.records) / max(1, trial.reference_operations)
         inputs = sum(item.numel() for item in trial.nominal.inputs.values()) if trial.nominal else 0
         outputs = sum(item.numel() for item in trial.nominal.oracle) if trial.nominal else 0
         readback, upload = (
@@ -75,21 +74,11 @@ class StructuralGate:
         code = FailureCode.STRUCT_LIBRARY_OFFLOAD
         return [
             check(
-                "own_share",
-                "own kernels do their share of all operations",
-                passed=min(shares) >= structure.minimum_own_share,
-                code=code,
-                observed=round(min(shares), 4),
-                allowed=structure.minimum_own_share,
-                bound="at least",
-                unit="share",
-            ),
-            check(
                 "library_offload",
                 "library operators do little of what the reference does with them",
-                passed=max(offloads) <= structure.maximum_offload,
+                passed=offload <= structure.maximum_offload,
                 code=code,
-                observed=round(max(offloads), 4),
+                observed=round(offload, 4),
                 allowed=structure.maximum_offload,
                 bound="at most",
                 unit="of the reference's operations",
@@ -115,6 +104,34 @@ class StructuralGate:
                 unit="elements a call",
             ),
         ]
+
+    def check_share(self, trial: Trial, own: set[str]) -> Check:
+        """What part of the work own kernels do: of the GPU's time where there is one, else of all operations."""
+        timed = trial.environment.timed
+        share = self.measure_share(trial, own) if timed else min(count_share(record, own) for record in trial.records)
+        allowed = trial.task.specification.structure.minimum_own_share
+        return check(
+            "own_share",
+            "own kernels do their share of the GPU's time" if timed else "own kernels do their share of all operations",
+            passed=share >= allowed,
+            code=FailureCode.STRUCT_LIBRARY_OFFLOAD,
+            observed=round(share, 4),
+            allowed=allowed,
+            bound="at least",
+            unit="share",
+        )
+
+    @staticmethod
+    def measure_share(trial: Trial, own: set[str]) -> float:
+        """Profile some calls, apart from the timed ones, and return the worst share of the GPU's time."""
+        names = [item.name for item in trial.task.specification.distributions]
+        shares = []
+        for distribution in [names[0], secrets.choice(names), secrets.choice(names)]:
+            record, _ = trial.call_measured(distribution, "profiled", verify=False)
+            activities = list_activities(record.measured["profile"], own)
+            trial.evidence = trial.evidence.model_copy(update={"activities": activities[:MAXIMUM_ACTIVITIES]})
+            shares.append(sum(item.share for item in activities if item.own))
+        return min(shares)
 
     def check_ablation(self, trial: Trial, nominal: CallRecord, own: set[str], shares: dict[str, float]) -> list[Check]:
         """Replace what own kernels write by finite noise: all of them together, then one by one."""
@@ -183,3 +200,37 @@ class StructuralGate:
             if operations
         ]
         trial.evidence = trial.evidence.model_copy(update={"kernels": recorded, "library": library[:50]})
+
+
+def count_library(record: CallRecord, own: set[str]) -> int:
+    """Return the operations of one call that were not an own kernel's."""
+    # Kernels of other files did the submission's work for it, as a library would.
+    others = sum(usage["operations"] for digest, usage in record.kernels.items() if digest not in own)
+    return sum(record.library_operations.values()) + others
+
+
+def count_share(record: CallRecord, own: set[str]) -> float:
+    """Return the share of one call's operations that own kernels did."""
+    mine = sum(usage["operations"] for digest, usage in record.kernels.items() if digest in own)
+    return mine / max(1, mine + count_library(record, own))
+
+
+def list_activities(profile: list[Message], own: set[str]) -> list[ActivityRecord]:
+    """Return what ran on the GPU in a profiled call, by name, the longest first."""
+    launches: dict[tuple[str, bool], int] = defaultdict(int)
+    microseconds: dict[tuple[str, bool], float] = defaultdict(float)
+    for activity in profile:
+        key = activity["name"], activity["label"].removeprefix("own ") in own
+        launches[key] += 1
+        microseconds[key] += activity["microseconds"]
+    total = sum(microseconds.values())
+    return [
+        ActivityRecord(
+            name=key[0],
+            own=key[1],
+            launches=launches[key],
+            milliseconds=round(time / 1e3, 6),
+            share=time / total if total else 0.0,
+        )
+        for key, time in sorted(microseconds.items(), key=lambda item: -item[1])
+    ]

@@ -12,12 +12,12 @@ import numpy as np
 
 from verifier.interpreter.ir import Operation, Type
 from verifier.interpreter.libdevice import find_model
+from verifier.device.faults import NotInterpretable
 from verifier.interpreter.numbers import (
     FLOATS,
     STORED_DTYPES,
     UNSIGNED,
     Array,
-    NotInterpretable,
     as_unsigned,
     convert,
     decode,
