@@ -8,7 +8,12 @@ from torch import nn
 
 CONFIGURATIONS = [
     triton.Config({"ROWS": rows, "COLUMNS": columns, "DEPTH": depth, "GROUP": 8}, num_warps=warps, num_stages=stages)
-    for rows, columns, depth, warps, stages in ((128, 128, 32, 8, 3), (64, 128, 32, 4, 4), (64, 64, 64, 4, 3), (32, 64, 32, 2, 4))
+    for rows, columns, depth, warps, stages in (
+        (128, 128, 32, 8, 3),
+        (64, 128, 32, 4, 4),
+        (64, 64, 64, 4, 3),
+        (32, 64, 32, 2, 4),
+    )
 ]
 
 
@@ -19,7 +24,11 @@ def gate_tile(
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     tile_row, tile_column = tl.swizzle2d(
-        tl.program_id(0) // tl.cdiv(F, COLUMNS), tl.program_id(0) % tl.cdiv(F, COLUMNS), tl.cdiv(T, ROWS), tl.cdiv(F, COLUMNS), GROUP
+        tl.program_id(0) // tl.cdiv(F, COLUMNS),
+        tl.program_id(0) % tl.cdiv(F, COLUMNS),
+        tl.cdiv(T, ROWS),
+        tl.cdiv(F, COLUMNS),
+        GROUP,
     )
     row = tile_row * ROWS + tl.arange(0, ROWS)
     column = tile_column * COLUMNS + tl.arange(0, COLUMNS)
@@ -34,7 +43,11 @@ def gate_tile(
         gate += tl.dot(x, tl.load(gate_pointer + place, mask=(term < D)[:, None], other=0.0))
         up += tl.dot(x, tl.load(up_pointer + place, mask=(term < D)[:, None], other=0.0))
     y = gate / (1.0 + tl.exp(-gate)) * up
-    tl.store(y_pointer + row[:, None] * F + column[None, :], y.to(tl.float16), mask=(row < T)[:, None] & (column < F)[None, :])
+    tl.store(
+        y_pointer + row[:, None] * F + column[None, :],
+        y.to(tl.float16),
+        mask=(row < T)[:, None] & (column < F)[None, :],
+    )
 
 
 class ModelNew(nn.Module):

@@ -25,7 +25,9 @@ def describe_row(x_pointer, mean_pointer, variance_pointer, largest_pointer, col
 
 
 @triton.jit
-def standardise_rows(x_pointer, mean_pointer, variance_pointer, z_pointer, count, columns, epsilon, BLOCK: tl.constexpr):
+def standardise_rows(
+    x_pointer, mean_pointer, variance_pointer, z_pointer, count, columns, epsilon, BLOCK: tl.constexpr
+):
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = place < count
     row = place // columns

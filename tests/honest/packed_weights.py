@@ -7,7 +7,9 @@ from torch import nn
 
 
 @triton.jit
-def multiply(x_pointer, w_pointer, product_pointer, T, D, F, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr):
+def multiply(
+    x_pointer, w_pointer, product_pointer, T, D, F, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr
+):
     top, left = tl.program_id(0) * ROWS, tl.program_id(1) * COLUMNS
     x_block = tl.make_block_ptr(x_pointer, (T, D), (D, 1), (top, 0), (ROWS, DEPTH), (1, 0))
     w_block = tl.make_block_ptr(w_pointer, (D, F), (F, 1), (0, left), (DEPTH, COLUMNS), (1, 0))

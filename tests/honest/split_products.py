@@ -17,7 +17,9 @@ def add_products(
     up = tl.zeros((ROWS, COLUMNS), tl.float32)
     for start in range(tl.program_id(2) * DEPTH, D, SPLITS * DEPTH):
         term = start + tl.arange(0, DEPTH)
-        x = tl.load(x_pointer + row[:, None] * D + term[None, :], mask=(row < T)[:, None] & (term < D)[None, :], other=0.0)
+        x = tl.load(
+            x_pointer + row[:, None] * D + term[None, :], mask=(row < T)[:, None] & (term < D)[None, :], other=0.0
+        )
         place = term[:, None] * F + column[None, :]
         inside = (term < D)[:, None] & (column < F)[None, :]
         gate = tl.dot(x, tl.load(gate_pointer + place, mask=inside, other=0.0), gate)

@@ -21,7 +21,9 @@ def earlier(value, index, other, other_index):
 
 
 @triton.jit
-def standardise_row(x_pointer, mean_pointer, variance_pointer, largest_pointer, z_pointer, columns, epsilon, BLOCK: tl.constexpr):
+def standardise_row(
+    x_pointer, mean_pointer, variance_pointer, largest_pointer, z_pointer, columns, epsilon, BLOCK: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64)
     x_pointer += row * columns
     count = tl.zeros((BLOCK,), tl.float32)
