@@ -29,8 +29,8 @@ class Block(nn.Module):
     def attend(self, h: torch.Tensor) -> torch.Tensor:
         batch, tokens, width = h.shape
         q, k, v = self.qkv(h).view(batch, tokens, 3, HEADS, width // HEADS).permute(2, 0, 3, 1, 4)
-        attended = functional.scaled_dot_product_attention(q, k, v)
-        return self.merge(attended.transpose(1, 2).reshape(batch, tokens, width))
+        weights = torch.softmax(q @ k.mT * (width // HEADS) ** -0.5, dim=-1)
+        return self.merge((weights @ v).transpose(1, 2).reshape(batch, tokens, width))
 
     def forward(self, h: torch.Tensor) -> torch.Tensor:
         h = h + self.attend(self.norm1(h))

@@ -1,0 +1,124 @@
+# task: l4-90
+# why: Queries, keys and values are projected head by head, by weights that the first call of a model lays out anew.
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+from torch.nn import functional
+
+
+@triton.jit
+def normalise_rows(h_pointer, weight_pointer, bias_pointer, normed_pointer, epsilon, W: tl.constexpr):
+    feature = tl.arange(0, W)
+    place = tl.program_id(0) * W + feature
+    h = tl.load(h_pointer + place)
+    centred = h - tl.sum(h, axis=0) / W
+    scale = tl.rsqrt(tl.sum(centred * centred, axis=0) / W + epsilon)
+    tl.store(
+        normed_pointer + place, centred * scale * tl.load(weight_pointer + feature) + tl.load(bias_pointer + feature)
+    )
+
+
+@triton.jit
+def add_rows(h_pointer, branch_pointer, bias_pointer, sum_pointer, W: tl.constexpr):
+    feature = tl.arange(0, W)
+    place = tl.program_id(0) * W + feature
+    h = tl.load(h_pointer + place) + tl.load(branch_pointer + place)
+    tl.store(sum_pointer + place, h + tl.load(bias_pointer + feature))
+
+
+@triton.jit
+def activate(hidden_pointer, bias_pointer, width, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    feature = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = feature < width
+    hidden = tl.load(hidden_pointer + row * width + feature, mask=inside, other=0.0)
+    hidden += tl.load(bias_pointer + feature, mask=inside, other=0.0)
+    hidden = 0.5 * hidden * (1.0 + tl.erf(hidden * 0.7071067811865476))
+    tl.store(hidden_pointer + row * width + feature, hidden, mask=inside)
+
+
+@triton.jit
+def mean_of_tokens(h_pointer, pooled_pointer, tokens, W: tl.constexpr):
+    feature = tl.arange(0, W)
+    sequence = tl.program_id(0)
+    total = tl.zeros((W,), tl.float32)
+    for token in range(tokens):
+        total += tl.load(h_pointer + (sequence * tokens + token) * W + feature)
+    tl.store(pooled_pointer + sequence * W + feature, total / tokens)
+
+
+def normalise(h, norm):
+    normed = torch.empty_like(h)
+    normalise_rows[(len(h),)](h, norm.weight, norm.bias, normed, norm.eps, W=h.shape[1])
+    return normed
+
+
+def add(h, branch, bias):
+    total = torch.empty_like(h)
+    add_rows[(len(h),)](h, branch, bias, total, W=h.shape[1])
+    return total
+
+
+@triton.jit
+def softmax_rows(scores_pointer, tokens, scale, BLOCK: tl.constexpr):
+    key = tl.arange(0, BLOCK)
+    place = tl.program_id(0) * tokens + key
+    scores = tl.load(scores_pointer + place, mask=key < tokens, other=-float("inf")) * scale
+    tl.store(scores_pointer + place, tl.softmax(scores), mask=key < tokens)
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.merge = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width)
+        self.expand = nn.Linear(width, 4 * width)
+        self.contract = nn.Linear(4 * width, width)
+        self.packed = None
+
+    def pack(self):
+        width = self.merge.weight.shape[0]
+        weight = self.qkv.weight.view(12, width // 4, width).transpose(1, 2).contiguous()
+        return weight, self.qkv.bias.view(12, 1, width // 4).clone()
+
+    def attend(self, h, tokens):
+        rows, width = h.shape
+        if self.packed is None:
+            self.packed = self.pack()
+        weight, bias = self.packed
+        heads = torch.baddbmm(bias, h.expand(12, rows, width), weight).view(3, 4 * (rows // tokens), tokens, width // 4)
+        scores = torch.bmm(heads[0], heads[1].mT)
+        softmax_rows[(scores.shape[0] * tokens,)](
+            scores, tokens, (width // 4) ** -0.5, BLOCK=triton.next_power_of_2(tokens)
+        )
+        attended = torch.bmm(scores, heads[2]).view(4, rows, width // 4)
+        return torch.bmm(attended, self.merge.weight.t().view(4, width // 4, width)).sum(0)
+
+    def forward(self, h, tokens):
+        h = add(h, self.attend(normalise(h, self.norm1), tokens), self.merge.bias)
+        hidden = torch.mm(normalise(h, self.norm2), self.expand.weight.t())
+        activate[(len(h), triton.cdiv(hidden.shape[1], 256))](hidden, self.expand.bias, hidden.shape[1], BLOCK=256)
+        return add(h, torch.mm(hidden, self.contract.weight.t()), self.contract.bias)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, vocabulary, tokens, width, classes):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.positions = nn.Parameter(torch.zeros(tokens, width))
+        self.blocks = nn.ModuleList([Block(width), Block(width)])
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, ids):
+        batch, tokens = ids.shape
+        h = (self.tokens(ids) + self.positions).flatten(0, 1)
+        for block in self.blocks:
+            h = block(h, tokens)
+        h = normalise(h, self.norm)
+        pooled = h.new_empty(batch, h.shape[1])
+        mean_of_tokens[(batch,)](h, pooled, tokens, W=h.shape[1])
+        return self.head(pooled)
