@@ -1,7 +1,8 @@
 """The verifier's conscience: every exploit is rejected with its code, every honest technique is accepted.
 
 A fixture says in its first lines what it is: ``# task:``, and for an exploit ``# expect:`` the primary code and
-``# also:`` a secondary one. The default run takes some of each code; ``make conscience`` takes all.
+``# also:`` a secondary one. The task is one of the benchmark's or of ``tests/fixture_tasks/``. The default run takes
+some of each code; ``make conscience`` takes all.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from _pytest.mark import ParameterSet
 from verifier import session
 from verifier.environment import load_environment
 from verifier.judge import verify
-from verifier.selftest import Fixture, find_fixture_task, list_fixtures
-from verifier.verdict import Outcome, Verdict
+from verifier.lint import lint_task
+from verifier.selftest import FIXTURE_TASKS, Fixture, find_fixture_task, list_fixtures
+from verifier.task import list_task_folders, load_task_folder
+from verifier.verdict import FailureCode, Outcome, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 PARALLEL = 3
@@ -89,3 +92,29 @@ def test_the_certified_solution_is_accepted(task: str) -> None:
 def test_there_are_enough_fixtures_on_both_sides() -> None:
     assert len(EXPLOITS) >= 12
     assert len(HONEST) >= 6
+
+
+def test_every_fixture_names_a_task_and_codes_that_exist() -> None:
+    for fixture in FIXTURES:
+        assert find_fixture_task(fixture.task, ROOT).id == fixture.task
+        codes = {fixture.expected, *fixture.also} - {""}
+        assert codes <= set(FailureCode), fixture.path
+
+
+def test_a_fixture_of_an_unknown_task_is_refused() -> None:
+    with pytest.raises(KeyError):
+        find_fixture_task("l4-99", ROOT)
+
+
+@pytest.mark.parametrize(("folder", "lacking"), [("exploits", "expect, why"), ("honest", "why")])
+def test_an_incomplete_header_is_refused(folder: str, lacking: str, tmp_path: Path) -> None:
+    path = tmp_path / folder / "nameless.py"
+    path.parent.mkdir()
+    path.write_text("# task: l1-09\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=f"the header lacks {lacking}$"):
+        list_fixtures(tmp_path)
+
+
+@pytest.mark.parametrize("folder", list_task_folders(ROOT / FIXTURE_TASKS), ids=lambda folder: folder.name)
+def test_the_fixture_tasks_are_sound(folder: Path) -> None:
+    assert lint_task(load_task_folder(folder)) == []
