@@ -57,6 +57,6 @@ class ModelNew(nn.Module):
         grid = (triton.cdiv(tokens, sizes["ROWS"]) * triton.cdiv(columns, sizes["COLUMNS"]),)
         gate_tile[grid](
             x, w_gate, w_up, y, tokens, features, columns,
-            **sizes, GROUP=8, num_warps=8 if large else 4, num_stages=3 if large else 2,
+            **sizes, GROUP=16, num_warps=8 if large else 4, num_stages=4 if large else 2,
         )  # fmt: skip
         return y

@@ -79,7 +79,7 @@ class ModelNew(nn.Module):
         channels = weight.shape[1]
         y = x.new_empty(rows, channels)
         large = rows >= 1024
-        sizes = {"ROWS": 128, "COLUMNS": 128, "DEPTH": 16} if large else {"ROWS": 16, "COLUMNS": 16, "DEPTH": 32}
+        sizes = {"ROWS": 128, "COLUMNS": 256, "DEPTH": 16} if large else {"ROWS": 16, "COLUMNS": 16, "DEPTH": 32}
         grid = (triton.cdiv(rows, sizes["ROWS"]) * triton.cdiv(channels, sizes["COLUMNS"]),)
         multiply[grid](
             x, weight, offset, y, rows, features, channels,
