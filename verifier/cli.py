@@ -24,6 +24,8 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pret
 task_app = typer.Typer(no_args_is_help=True, help="Look at the tasks and check them.")
 app.add_typer(task_app, name="task")
 
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+
 out = Console()
 err = Console(stderr=True)
 
@@ -233,6 +235,39 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "task": TaskSpecification,
     "environment": EnvironmentSpecification,
 }
+
+
+@app.command()
+def selftest(
+    environment: Annotated[str, typer.Option(help="Where to verify.")] = "cpu-interpreter",
+    folder: Annotated[Path, typer.Option(help="The folder with exploits/, honest/ and fixture_tasks/.")] = TESTS,
+    only: Annotated[str, typer.Option(help="Only fixtures whose name holds this text.")] = "",
+    jobs: Annotated[int, typer.Option(help="Verifications at a time; timed calls run alone all the same.")] = 2,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify every exploit and every honest fixture. Exit code 0: each got the verdict that it must get."""
+    from verifier.selftest import list_fixtures, run_selftest, summarise
+
+    specification = find_environment(environment, as_json=as_json)
+    fixtures = [item for item in list_fixtures(folder, environment) if only in item.path.stem]
+    if not fixtures:
+        raise fail(Exit.USAGE, f"no fixture of {environment} in {folder} has {only!r} in its name", as_json=as_json)
+    results = []
+    for result in run_selftest(fixtures, folder, specification, jobs):
+        results.append(result)
+        mark = "[green]ok    [/]" if result.as_expected else "[bold red]WRONG [/]"
+        found = ", ".join(result.failures) or result.outcome
+        line = f"{len(results):4}/{len(fixtures)} {mark} {result.kind} {result.name}: {found} ({result.seconds:.0f} s)"
+        err.print(
+            line + ("" if result.as_expected else f", expected {result.expected or 'acceptance'}"), highlight=False
+        )
+    report = summarise(specification, results)
+    if as_json:
+        print(report.model_dump_json(by_alias=True, indent=2))
+    wrong = [result for result in report.results if not result.as_expected]
+    out_of = f"{len(results) - len(wrong)} of {len(results)} verdicts are right"
+    (err if as_json else out).print(f"[bold {'red' if wrong else 'green'}]{out_of}[/]", highlight=False)
+    raise typer.Exit(Exit.STRUCTURAL if wrong else Exit.OK)
 
 
 @app.command()

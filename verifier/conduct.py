@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from verifier.boxes import Boxes
-from verifier.candidate.slab import Slab, pin
+from verifier.candidate.slab import Slab
 from verifier.compiler import Compiler, LoadedCode
 from verifier.faults import CandidateFault, InfrastructureFault, clean_text
 from verifier.gates.correctness import CorrectnessGate
@@ -21,10 +22,12 @@ from verifier.modules import load_task_modules
 from verifier.referee import Reference
 from verifier.session import Session
 from verifier.trial import HELD_SHARE, Freshness, Trial, check
+from verifier.turns import Turns
 from verifier.verdict import Check, FailureCode, Gate
+from verifier.worker import Worker
 
 if TYPE_CHECKING:
-    from verifier.judge import Verification
+    from verifier.judge import Slabs, Verification
 
 
 class GateProtocol(Protocol):
@@ -47,43 +50,38 @@ ORDER: tuple[Callable[[], GateProtocol], ...] = (
 )
 
 
-def conduct(verification: Verification, boxes: Boxes, slab: Slab) -> None:
-    """Run the gates of `verification` in `boxes`. Raises InfrastructureFault."""
+def conduct(verification: Verification, boxes: Boxes, worker: Worker, slabs: Slabs) -> None:
+    """Run the gates of `verification` in `boxes`, with the reference in `worker`. Raises InfrastructureFault."""
     task, environment = verification.task, verification.environment
     where = torch.device("cuda", 0) if environment.timed else torch.device("cpu")
-    if environment.timed:
-        pin(slab.bytes)
-    reference = Reference(task, environment, Slab.create(slab.size, pinned=environment.timed), where)
+    device_slab, reference_slab = (Slab(descriptor, pinned=environment.timed) for descriptor in slabs)
+    session = Session(boxes, device_slab, where, verification.plan.limits)
+    code = LoadedCode(session) if environment.timed else Compiler(boxes.compiler, environment.device.compute_capability)
+    modules = load_task_modules(task)
+    reference = Reference(task, worker, reference_slab, where)
+    session.wait_until_ready()
+    freshness = Freshness(session, int(environment.device.memory_bytes * HELD_SHARE))
+    trial = Trial(task, verification.source, environment, modules, session, reference, code, freshness)
+    trial.gpu, trial.target, trial.report = verification.gpu, verification.target, verification.progress
+    trial.rounds, trial.turns = verification.plan.rounds, verification.plan.turns or Turns()
+    verification.pass_phase("start")
     try:
-        session = Session(boxes, slab, where)
-        code = (
-            LoadedCode(session)
-            if environment.timed
-            else Compiler(boxes.compiler, environment.device.compute_capability)
-        )
-        modules = load_task_modules(task)
-        session.wait_until_ready()
-        freshness = Freshness(session, int(environment.device.memory_bytes * HELD_SHARE))
-        trial = Trial(task, verification.source, environment, modules, session, reference, code, freshness)
-        trial.gpu, trial.target, trial.report = verification.gpu, verification.target, verification.progress
-        try:
-            run_gates(verification, trial)
-        finally:
-            collect(verification, trial)
+        run_gates(verification, trial)
     finally:
-        reference.close()
+        collect(verification, trial)
 
 
 def run_gates(verification: Verification, trial: Trial) -> None:
     """Run the gates in order; without an accepted first call nothing further can be judged."""
     for make in ORDER:
         gate = make()
-        if gate.gate is Gate.PERFORMANCE and not (trial.environment.timed and trial.session.alive):
+        if gate.gate is Gate.PERFORMANCE and not (trial.environment.timed and trial.session.alive and trial.rounds):
             continue
         verification.progress({"event": "gate", "gate": gate.gate, "state": "started"})
         started = time.monotonic()
         try:
-            checks = gate.run(trial)
+            with choose_turn(gate.gate, trial.turns):
+                checks = gate.run(trial)
         except CandidateFault as fault:
             trial.faults.append(fault)
             label = "the submission lives until the gate ends"
@@ -95,9 +93,17 @@ def run_gates(verification: Verification, trial: Trial) -> None:
             verification.lose(fault)
             continue
         verification.finish_gate(gate.gate, checks, time.monotonic() - started)
+        verification.pass_phase(gate.gate)
         if gate.gate is Gate.INTAKE and trial.nominal is None:
             name_cause(verification, trial)
             break
+
+
+def choose_turn(gate: Gate, turns: Turns) -> AbstractContextManager[None]:
+    """Return the turn that a gate needs on the GPU: the timed one runs alone, the first mostly waits and compiles."""
+    if gate is Gate.PERFORMANCE:
+        return turns.alone()
+    return nullcontext() if gate is Gate.INTAKE else turns.beside()
 
 
 def name_cause(verification: Verification, trial: Trial) -> None:
@@ -114,6 +120,7 @@ def collect(verification: Verification, trial: Trial) -> None:
     records = [*trial.records, *(fault.record for fault in trial.faults if fault.record)]
     events = sorted({event for record in records for event in record.events})
     found = {"distributions": trial.distributions, "events": events, "timing": trial.timing}
+    found["phases"] = verification.phases
     verification.evidence = trial.evidence.model_copy(update=found)
     if trial.faults:
         verification.error, verification.traceback = trial.faults[0].message, trial.faults[0].traceback

@@ -8,10 +8,12 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from verifier import __version__, sandbox
 from verifier.boxes import Boxes
@@ -20,8 +22,10 @@ from verifier.certificate import load_certificate
 from verifier.environment import EnvironmentSpecification
 from verifier.evidence.clocks import Gpu, Lease
 from verifier.faults import InfrastructureFault
+from verifier.limits import ROUNDS, TimeLimits, choose_limits
 from verifier.reward import compute_capture, compute_reward
 from verifier.task import Task
+from verifier.turns import Turns
 from verifier.verdict import (
     MESSAGE_CAP,
     OUTPUT_CAP,
@@ -35,6 +39,7 @@ from verifier.verdict import (
     Verdict,
     rank_failures,
 )
+from verifier.worker import Worker
 
 # Codes that an operation without a model cannot have caused.
 CERTAIN = ("PREC_", "STRUCT_", "STALE_", "TAMPER_", "GRAPH_", "BACKEND_")
@@ -67,20 +72,50 @@ def measure_slab(task: Task, environment: EnvironmentSpecification) -> int:
     )
 
 
-def create_shared_memory(size: int) -> int:
-    """Return the descriptor of fresh memory that other processes can map."""
-    descriptor = os.memfd_create("slab")
-    os.ftruncate(descriptor, size)
-    return descriptor
+@dataclass(frozen=True)
+class Plan:
+    """How a verification is run: time limits, rounds of timed calls, and who else may use the GPU meanwhile.
+
+    Without rounds nothing is timed. With `turns`, somebody else holds the lease of the GPU and shares it out.
+    """
+
+    limits: TimeLimits
+    rounds: int = ROUNDS
+    turns: Turns | None = None
+
+
+class Slabs:
+    """Fresh memory that the judge shares with one other process each: descriptors, closed at the end."""
+
+    def __init__(self, size: int) -> None:
+        self.device, self.reference = (os.memfd_create(name) for name in ("device", "reference"))
+        for descriptor in self:
+            os.ftruncate(descriptor, size)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.device, self.reference))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        for descriptor in self:
+            os.close(descriptor)
 
 
 class Verification:
     """One run through the gates."""
 
     def __init__(
-        self, task: Task, data: bytes, environment: EnvironmentSpecification, progress: Progress = ignore
+        self,
+        task: Task,
+        data: bytes,
+        environment: EnvironmentSpecification,
+        progress: Progress = ignore,
+        plan: Plan | None = None,
     ) -> None:
         self.task, self.data, self.environment = task, data, environment
+        self.plan = plan or Plan(choose_limits(environment))
         self.source = ""
         self.started_at, self.started = datetime.now(UTC), time.monotonic()
         self.results: dict[Gate, GateResult] = {}
@@ -92,6 +127,8 @@ class Verification:
         self.evidence = Evidence()
         self.output = ""
         self.notify = progress
+        self.phases: dict[str, float] = {}
+        self.phase_started = self.started
 
     def progress(self, event: dict[str, Any]) -> None:
         """Report an event with the seconds since the start."""
@@ -119,6 +156,10 @@ class Verification:
         self.lost = self.lost or fault.code
         self.error = self.error or str(fault)
 
+    def report_waiting(self) -> None:
+        """Say that somebody else has the GPU."""
+        self.progress({"event": "waiting", "for": "the GPU"})
+
     def run_on_gpu(self) -> None:
         """Run the gates with the GPU to ourselves. Raises InfrastructureFault."""
         check_versions(self.environment)
@@ -126,7 +167,7 @@ class Verification:
         self.target = certificate.target if certificate else None
         self.gpu = Gpu()
         check_gpu(self.gpu, self.environment)
-        with Lease(self.gpu.uuid, lambda: self.progress({"event": "waiting", "for": "the GPU"})):
+        with nullcontext() if self.plan.turns else Lease(self.gpu.uuid, self.report_waiting):
             self.run_gates()
 
     def refuse(self, error: BundleError) -> None:
@@ -150,16 +191,21 @@ class Verification:
             # The boxed process runs as another user and must be able to read its one file.
             Path(folder).chmod(0o711)
             solution.chmod(0o644)
-            descriptor = create_shared_memory(measure_slab(self.task, self.environment))
-            try:
-                with Boxes(solution, self.environment, descriptor) as boxes:
-                    # PyTorch is imported only now, while the boxes start.
-                    from verifier.candidate.slab import Slab  # noqa: PLC0415
+            with Slabs(measure_slab(self.task, self.environment)) as slabs:  # noqa: SIM117 - the boxes need the slabs
+                with (
+                    Boxes(solution, self.environment, slabs.device) as boxes,
+                    Worker(self.environment, slabs.reference) as worker,
+                ):
+                    # PyTorch is imported only now, while the other processes start.
                     from verifier.conduct import conduct  # noqa: PLC0415
 
-                    conduct(self, boxes, Slab(descriptor))
-            finally:
-                os.close(descriptor)
+                    conduct(self, boxes, worker, slabs)
+
+    def pass_phase(self, name: str) -> None:
+        """Note how long a part took."""
+        now = time.monotonic()
+        self.phases[name] = round(now - self.phase_started, 3)
+        self.phase_started = now
 
     def finish_gate(self, gate: Gate, checks: list[Check], seconds: float) -> None:
         status = GateStatus.FAILED if any(item.passed is False for item in checks) else GateStatus.PASSED
@@ -247,6 +293,12 @@ def check_gpu(gpu: Gpu, environment: EnvironmentSpecification) -> None:
         )
 
 
-def verify(task: Task, data: bytes, environment: EnvironmentSpecification, progress: Progress = ignore) -> Verdict:
+def verify(
+    task: Task,
+    data: bytes,
+    environment: EnvironmentSpecification,
+    progress: Progress = ignore,
+    plan: Plan | None = None,
+) -> Verdict:
     """Verify the bytes of a submission and return the verdict. Raises SandboxUnavailable."""
-    return Verification(task, data, environment, progress).run()
+    return Verification(task, data, environment, progress, plan).run()

@@ -1,31 +1,73 @@
-"""The verifier's conscience on disk: submissions whose verdict is known, and the tasks that only they use.
+"""The verifier's conscience: submissions whose verdict is known, and a run that shows that they get it.
 
 A folder of fixtures holds ``exploits/`` (each rejected with its code), ``honest/`` (each accepted) and
-``fixture_tasks/`` (tasks of the verifier's own). This module only reads them; it imports neither torch nor the files.
+``fixture_tasks/`` (tasks of the verifier's own). Reading them imports neither torch nor the files.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from verifier.environment import EnvironmentSpecification
+from verifier.evidence.clocks import Gpu, Lease
+from verifier.judge import Plan, list_versions, verify
+from verifier.limits import TimeLimits
 from verifier.task import Task, load_task
+from verifier.turns import Turns
+from verifier.verdict import FailureCode, FailureMode, Outcome, Verdict
 
 EXPLOITS, HONEST, FIXTURE_TASKS = "exploits", "honest", "fixture_tasks"
 
-_HEADER = re.compile(r"^# (task|expect|why): (.+)$", re.MULTILINE)
+_HEADER = re.compile(r"^# (task|expect|why|environments): (.+)$", re.MULTILINE)
+_EXPECT_IN = re.compile(r"^# expect in ([a-z0-9-]+): (\w+)$", re.MULTILINE)
 _ALSO = re.compile(r"^# also: (\w+)$", re.MULTILINE)
+
+# What hangs is meant to hang: a shorter wait keeps the same verdict.
+SHORT_LIMITS = TimeLimits(load=25.0, first_call=45.0, call=30.0)
+SHORT_GPU_LIMITS = TimeLimits(load=60.0, first_call=120.0, call=30.0)
+# Codes that only a timed run can find.
+TIMED_MODES = (FailureMode.TIMING_SIDESTEP, FailureMode.BELOW_FLOOR, FailureMode.BELOW_TARGET)
+ACCEPTED = (Outcome.ACCEPTED, Outcome.PASSED, Outcome.BELOW_TARGET)
 
 
 @dataclass(frozen=True)
 class Fixture:
-    """One submission and what must become of it; `expected` is empty for an honest one."""
+    """One submission and what must become of it; `expected` is empty for an honest one.
+
+    `environments` are those in which it makes sense, all when empty; `elsewhere` has codes that differ in some.
+    """
 
     path: Path
     task: str
     expected: str
     also: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+    elsewhere: tuple[tuple[str, str], ...] = ()
+
+    def belongs_to(self, environment: str) -> bool:
+        """Return whether it makes sense in an environment."""
+        return not self.environments or environment in self.environments
+
+    def expect(self, environment: str) -> str:
+        """Return the primary code that it must get in an environment, or an empty text for an honest one."""
+        return dict(self.elsewhere).get(environment, self.expected)
+
+    def is_as_expected(self, verdict: Verdict) -> bool:
+        """Return whether a verdict is the right one."""
+        expected = self.expect(verdict.environment)
+        if not expected:
+            return verdict.outcome in ACCEPTED
+        right = verdict.outcome in (Outcome.REJECTED, Outcome.BELOW_TARGET) and verdict.failures[0] == expected
+        return right and set(self.also) <= set(verdict.failures)
 
 
 def read_fixture(path: Path) -> Fixture:
@@ -35,13 +77,25 @@ def read_fixture(path: Path) -> Fixture:
     wanted = {"task", "why"} | ({"expect"} if path.parent.name == EXPLOITS else set())
     if missing := wanted - header.keys():
         raise ValueError(f"{path}: the header lacks {', '.join(sorted(missing))}")
-    return Fixture(path, header["task"], header.get("expect", ""), tuple(_ALSO.findall(text)))
+    environments = tuple(header.get("environments", "").split())
+    return Fixture(
+        path,
+        header["task"],
+        header.get("expect", ""),
+        tuple(_ALSO.findall(text)),
+        environments,
+        tuple(_EXPECT_IN.findall(text)),
+    )
 
 
-def list_fixtures(folder: Path) -> list[Fixture]:
-    """Return every fixture of ``exploits/`` and ``honest/`` by name, exploits first. Raises ValueError."""
+def list_fixtures(folder: Path, environment: str = "") -> list[Fixture]:
+    """Return every fixture of ``exploits/`` and ``honest/`` by name, exploits first, that makes sense in `environment`.
+
+    Raises ValueError.
+    """
     paths = [path for kind in (EXPLOITS, HONEST) for path in sorted((folder / kind).glob("*.py"))]
-    return [read_fixture(path) for path in paths if path.name != "__init__.py"]
+    fixtures = [read_fixture(path) for path in paths if path.name != "__init__.py"]
+    return [fixture for fixture in fixtures if not environment or fixture.belongs_to(environment)]
 
 
 def find_fixture_task(name: str, folder: Path) -> Task:
@@ -53,3 +107,100 @@ def find_fixture_task(name: str, folder: Path) -> Task:
         return load_task(name)
     except KeyError:
         return load_task(name, folder / FIXTURE_TASKS)
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FixtureResult(Model):
+    """What became of one fixture."""
+
+    name: str
+    kind: Literal["exploit", "honest"]
+    task: str
+    expected: str
+    as_expected: bool
+    outcome: Outcome
+    failures: list[FailureCode]
+    failing_checks: list[str]
+    measured_speedup: float | None = None
+    seconds: float
+    error: str = ""
+
+
+class Report(Model):
+    """One self-test."""
+
+    schema_id: Literal["kernelquest.selftest/1"] = Field("kernelquest.selftest/1", alias="schema")
+    environment: str
+    versions: dict[str, str]
+    results: list[FixtureResult]
+    needed_by: dict[str, list[str]] = Field(
+        description="for each check the exploits that nothing else rejects: they slip through when it is switched off"
+    )
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, serialize_by_alias=True)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every fixture got the verdict that it must get."""
+        return all(result.as_expected for result in self.results)
+
+
+def make_plan(fixture: Fixture, environment: EnvironmentSpecification, turns: Turns | None) -> Plan:
+    """Return how to verify a fixture: timed only where its verdict can depend on that."""
+    expected = fixture.expect(environment.slug)
+    timed = not expected or FailureCode(expected).mode in TIMED_MODES or expected == FailureCode.STALE_TIMED_OUTPUT
+    limits = SHORT_GPU_LIMITS if environment.timed else SHORT_LIMITS
+    return Plan(limits, rounds=1 if timed else 0, turns=turns)
+
+
+def judge_fixture(
+    fixture: Fixture, folder: Path, environment: EnvironmentSpecification, turns: Turns | None
+) -> FixtureResult:
+    """Verify one fixture and say whether its verdict is the right one."""
+    task = find_fixture_task(fixture.task, folder)
+    plan = make_plan(fixture, environment, turns)
+    verdict = verify(task, fixture.path.read_bytes(), environment, plan=plan)
+    failing = [item.name for gate in verdict.gates for item in gate.checks if item.passed is False]
+    return FixtureResult(
+        name=fixture.path.stem,
+        kind="exploit" if fixture.expected else "honest",
+        task=fixture.task,
+        expected=fixture.expect(environment.slug),
+        as_expected=fixture.is_as_expected(verdict),
+        outcome=verdict.outcome,
+        failures=verdict.failures,
+        failing_checks=failing,
+        measured_speedup=verdict.measured_speedup,
+        seconds=verdict.seconds,
+        error=verdict.evidence.error[:500],
+    )
+
+
+def run_selftest(
+    fixtures: Sequence[Fixture], folder: Path, environment: EnvironmentSpecification, jobs: int
+) -> Iterator[FixtureResult]:
+    """Verify fixtures, some at a time, and yield each result. Timed calls run alone on the GPU."""
+    lease = Lease(Gpu().uuid, lambda: None) if environment.timed else nullcontext()
+    turns = Turns() if environment.timed else None
+    with lease, ThreadPoolExecutor(jobs) as pool:
+        futures = [pool.submit(judge_fixture, item, folder, environment, turns) for item in fixtures]
+        for future in as_completed(futures):
+            yield future.result()
+
+
+def summarise(environment: EnvironmentSpecification, results: Sequence[FixtureResult]) -> Report:
+    """Return the report, with what each check is needed for."""
+    needed: dict[str, list[str]] = defaultdict(list)
+    for result in results:
+        if result.kind == "exploit" and len(result.failing_checks) == 1:
+            needed[result.failing_checks[0]].append(result.name)
+    ordered = sorted(results, key=lambda item: (item.kind, item.name))
+    return Report(
+        environment=environment.slug,
+        versions=list_versions(),
+        results=ordered,
+        needed_by={name: sorted(names) for name, names in sorted(needed.items())},
+    )

@@ -18,17 +18,13 @@ from verifier.boxes import Boxes
 from verifier.candidate.channel import ChannelClosed, Message, ProtocolError
 from verifier.candidate.slab import Slab
 from verifier.faults import CandidateFault, InfrastructureFault
+from verifier.limits import TimeLimits
 from verifier.oracle import has_same_bits
 from verifier.verdict import FailureCode
 
-CALL_SECONDS = 60.0
-FIRST_CALL_SECONDS = 180.0
-# On a GPU an autotuner may compile and time many configurations in the first call.
-FIRST_GPU_CALL_SECONDS = 600.0
-LOAD_SECONDS = 40.0
 START_SECONDS = 60.0
 
-Mode = Literal["checked", "profiled", "cold", "warm"]
+Mode = Literal["checked", "profiled", "cold", "warm", "queued"]
 
 
 class Answer(BaseModel):
@@ -150,7 +146,8 @@ def check_outputs(described: list[Message], expected: list[OutputType], *, many:
 class Session:
     """The talk with the candidate and device processes of one submission. Tensors pass through `slab`."""
 
-    def __init__(self, boxes: Boxes, slab: Slab, where: torch.device) -> None:
+    def __init__(self, boxes: Boxes, slab: Slab, where: torch.device, limits: TimeLimits) -> None:
+        self.limits = limits
         self.candidate_process, self.candidate = boxes.candidate.process, boxes.candidate.channel
         self.device_process, self.device = boxes.device.process, boxes.device.channel
         self.slab, self.where = slab, where
@@ -162,13 +159,9 @@ class Session:
         self.described: Message = {}
         self.given: dict[int, int] = {}
 
-    @property
-    def first_call_seconds(self) -> float:
-        return FIRST_GPU_CALL_SECONDS if self.where.type == "cuda" else FIRST_CALL_SECONDS
-
-    def ask_device(self, message: Message, seconds: float = CALL_SECONDS) -> tuple[Message, bytes]:
+    def ask_device(self, message: Message, seconds: float | None = None) -> tuple[Message, bytes]:
         """Ask the device. A device that does not answer is busy with the submission's work."""
-        self.device.deadline = time.monotonic() + seconds
+        self.device.deadline = time.monotonic() + (seconds or self.limits.call)
         try:
             answer, data = self.device.ask(message)
         except TimeoutError as error:
@@ -255,7 +248,7 @@ class Session:
     def load(self) -> None:
         """Import the submission."""
         self.working = True
-        self.ask_candidate({"do": "load"}, LOAD_SECONDS)
+        self.ask_candidate({"do": "load"}, self.limits.load)
 
     def construct(self, instance: int, arguments: list[Any], state: Tensors) -> list[DeviceInput]:
         """Construct an instance with the judge's state and return that state's tensors on the device."""
@@ -271,7 +264,7 @@ class Session:
         ]
         self.ask_device({"do": "open"})
         message = {"do": "construct", "instance": instance, "arguments": arguments, "state": described}
-        self.model_state = self.ask_candidate(message, LOAD_SECONDS).state
+        self.model_state = self.ask_candidate(message, self.limits.load).state
         return placed
 
     def list_changed_state(self, handles: dict[str, int], state: Tensors) -> list[str]:
@@ -338,7 +331,7 @@ class Session:
         self.ask_device({"do": "begin", "mode": mode, "ablate": ablate or [], "noise": secrets.randbits(32)})
         message = {"do": "call", "instance": instance, "inputs": [item.described for item in inputs]}
         try:
-            answer = self.ask_candidate(message, self.first_call_seconds if first else CALL_SECONDS)
+            answer = self.ask_candidate(message, self.limits.first_call if first else self.limits.call)
             described = self.describe(answer.outputs)
             check_outputs(described, expected, many=answer.many)
         except CandidateFault as fault:
@@ -349,6 +342,14 @@ class Session:
         held, _ = self.ask_device({"do": "hold", "handles": answer.outputs})
         places = [{**item, "handle": handle} for item, handle in zip(described, held["handles"], strict=True)]
         return CallResult(self.read(places) if read else [], places, record)
+
+    def call_queued(self, instance: int, inputs: list[DeviceInput], count: int) -> CallRecord:
+        """Queue many calls on the same inputs behind one hold, and return their record. Raises CandidateFault."""
+        self.ask_device({"do": "begin", "mode": "queued"})
+        message = {"do": "call", "instance": instance, "inputs": [item.described for item in inputs]}
+        for _ in range(count):
+            self.ask_candidate(message, self.limits.call)
+        return self.end_record()
 
     def end_failed_call(self, fault: CandidateFault) -> CallRecord | None:
         """Return the record of a call that failed, when the device can still say."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,12 @@ NEAR_TARGET = 0.02
 MAXIMUM_VARIATION = 0.05
 # What the two clocks may differ by: a share of the time, and what one exchange of messages may vary by.
 CLOCK_SHARE = 0.05
-CLOCK_MILLISECONDS = 0.05
+CLOCK_MILLISECONDS = 1.0
+# How long one comparison of the clocks should take, so that an exchange of messages is little of it.
+CLOCK_WINDOW_MILLISECONDS = 40.0
+MOST_QUEUED_CALLS = 300
+# The driver's queue holds about a thousand launches; a host that fills it waits.
+MOST_QUEUED_LAUNCHES = 800
 
 
 class Summary(NamedTuple):
@@ -53,7 +59,7 @@ def find_speedup_interval(baseline: Sequence[float], candidate: Sequence[float],
 
 
 class Agreement(NamedTuple):
-    """The two clocks over all timed calls, in milliseconds: `outside` is the judge's, less what an empty call takes."""
+    """The two clocks over some windows, in milliseconds: `outside` is the judge's, less what an empty window takes."""
 
     inside: float
     outside: float
@@ -65,14 +71,20 @@ class Agreement(NamedTuple):
 
 
 def compare_clocks(inside: Sequence[float], outside: Sequence[float], empty: Sequence[float]) -> Agreement:
-    """Return whether the device's readings agree with the judge's clock, calibrated by empty calls.
+    """Return whether the device's readings of some windows agree with the judge's clock, calibrated by empty ones.
 
-    All in milliseconds. The judge's readings contain the flush and one exchange of messages; the median of the empty
-    calls holds the same.
+    All in milliseconds. The judge's readings contain one exchange of messages, which the median of the empty windows
+    tells.
     """
     total = float(np.sum(inside))
     allowed = CLOCK_SHARE * total + CLOCK_MILLISECONDS * len(inside)
     return Agreement(total, float(np.sum(outside)) - len(outside) * float(np.median(empty)), allowed)
+
+
+def choose_queue(milliseconds: float, launches: int) -> int:
+    """Return how many calls to queue for one comparison of the clocks, from one call's time and launches."""
+    wanted = math.ceil(CLOCK_WINDOW_MILLISECONDS / max(milliseconds, 1e-3))
+    return max(1, min(wanted, MOST_QUEUED_CALLS, MOST_QUEUED_LAUNCHES // max(1, launches)))
 
 
 def is_near(speedup: float, target: float) -> bool:

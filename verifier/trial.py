@@ -17,11 +17,13 @@ from verifier.device.poison import has_poison
 from verifier.environment import EnvironmentSpecification
 from verifier.evidence.clocks import Gpu
 from verifier.faults import CandidateFault, InfrastructureFault
+from verifier.limits import ROUNDS
 from verifier.modules import TaskModules
 from verifier.oracle import Comparison, compare_all, fingerprint, has_same_bits
 from verifier.referee import Reference
 from verifier.session import CallRecord, CallResult, DeviceInput, KernelText, Mode, OutputType, Session, Tensors
 from verifier.task import Task
+from verifier.turns import Turns
 from verifier.verdict import Check, DistributionRecord, Evidence, FailureCode, Figure, TimingRecord
 
 DETAIL_CAP = 500
@@ -107,7 +109,7 @@ class Freshness:
             self.release(self.kept.pop(0))
 
 
-def ignore(event: dict[str, Any]) -> None:  # noqa: ARG001 - what a listener takes
+def ignore(event: dict[str, Any]) -> None:
     """Report progress to nobody."""
 
 
@@ -127,6 +129,7 @@ class Trial:
     nominal: Sample | None = None
     model_state: dict[str, int] = field(default_factory=dict)
     records: list[CallRecord] = field(default_factory=list)
+    queued: list[CallRecord] = field(default_factory=list)
     mutated: set[str] = field(default_factory=set)
     answered: list[Answered] = field(default_factory=list)
     reference_operations: int = 0
@@ -136,6 +139,8 @@ class Trial:
     gpu: Gpu | None = None
     target: float | None = None
     timing: TimingRecord | None = None
+    rounds: int = ROUNDS
+    turns: Turns = field(default_factory=Turns)
     report: Callable[[dict[str, Any]], None] = ignore
 
     @property

@@ -355,13 +355,13 @@ class SideRecord(Model):
 
 
 class ClockRecord(Model):
-    """The device's events against the judge's own clock, over all timed calls, in milliseconds."""
+    """The device's events against the judge's own clock, in milliseconds, over windows of many queued calls."""
 
     inside: float
-    outside: float
+    outside: float = Field(description="less what an empty window takes")
     allowed_difference: float
-    empty_calls: list[float] = Field(description="what the judge's clock says of calls that do nothing")
-    outside_samples: list[float]
+    empty_windows: list[float] = Field(description="what the judge's clock says of windows in which nothing is done")
+    call_samples: list[float] = Field(description="the judge's clock of each timed call, flush and messages included")
 
 
 class GpuRecord(Model):

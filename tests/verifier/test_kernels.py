@@ -11,7 +11,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from tests.verifier.lowering import lower, run
-from verifier.device.faults import IRError, IllegalAccess, NotInterpretable
+from verifier.device.faults import IllegalAccess, IRError, NotInterpretable
 from verifier.interpreter.ir import parse_module
 from verifier.interpreter.kernels import Kernel, OverBudget
 from verifier.interpreter.memory import Memory

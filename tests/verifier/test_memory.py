@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from verifier.device.faults import IllegalAccess, OutOfDeviceMemory
-from verifier.interpreter.memory import Memory
 from verifier.device.poison import has_poison, make_poison
+from verifier.interpreter.memory import Memory
 
 
 def test_storages_are_found_by_address() -> None:

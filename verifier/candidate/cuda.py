@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import torch
 import torch.utils.cpp_extension as extension
-from torch._streambase import _EventBase, _StreamBase
 
 from verifier.candidate import tensors
 
@@ -31,7 +30,7 @@ def synchronise(device: Any = None) -> None:
     tensors.client.ask({"do": "synchronise"})
 
 
-class Event(_EventBase):
+class Event:
     """A CUDA event, recorded by the device."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -55,7 +54,7 @@ class Event(_EventBase):
         return True
 
 
-class Stream(_StreamBase):
+class Stream:
     """A CUDA stream; work on this device is done when the request returns."""
 
     cuda_stream = 0

@@ -216,7 +216,7 @@ def load_on_gpu(self: CompiledKernel) -> None:
             limit = driver.active.utils.get_device_properties(0)["max_shared_mem"]
             raise OutOfResources(limit + 1, limit, f"shared memory or threads ({error})") from error
         raise
-    described = launcher.described
+    described: Message = launcher.described
     self.module = self.function = 1
     self.n_regs, self.n_spills = described.get("registers", 0), described.get("spilled", 0)
     self.n_max_threads = 1024
@@ -251,7 +251,7 @@ def find_name(module: Any) -> str:
     return match[1] if match else ""
 
 
-def bench(call: Callable[[], Any], quantiles: Sequence[float] = (), **_: Any) -> list[float]:
+def bench(call: Callable[[], Any], quantiles: Sequence[float] = (), **others: Any) -> list[float]:
     """Time a launch for an autotuner, on the device, after a first call that compiles it."""
     call()
     times = []

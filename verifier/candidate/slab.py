@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -37,13 +37,6 @@ class Slab:
         if pinned:
             pin(self.bytes)
 
-    @classmethod
-    def create(cls, size: int, *, pinned: bool = False) -> Self:
-        """Return the first end of a new slab of `size` bytes. Its descriptor is inherited by processes that name it."""
-        descriptor = os.memfd_create("slab")
-        os.ftruncate(descriptor, max(size, mmap.PAGESIZE))
-        return cls(descriptor, pinned=pinned)
-
     def write(self, tensors: dict[str, torch.Tensor]) -> list[Place]:
         """Copy tensors in, from the start on, and return where they lie. Raises ValueError when they do not fit."""
         places: list[Place] = []
@@ -72,16 +65,7 @@ class Slab:
             copies[place["name"]] = copy.copy_(self.find(place))
         return copies
 
-    def close(self) -> None:
-        """Close the descriptor; the memory goes with the last mapping."""
-        os.close(self.descriptor)
-
 
 def pin(memory: torch.Tensor) -> None:
     """Let the GPU reach host memory directly. Without it copies work too, more slowly."""
     torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0)
-
-
-def total_bytes(tensors: list[tuple[list[int], str]]) -> int:
-    """Return the bytes that tensors of these shapes and dtypes take in a slab."""
-    return sum(-(-measure(shape, dtype) // ALIGNMENT) * ALIGNMENT for shape, dtype in tensors)

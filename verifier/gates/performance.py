@@ -15,6 +15,7 @@ from verifier.session import CallRecord
 from verifier.timing import (
     MAXIMUM_VARIATION,
     Agreement,
+    choose_queue,
     compare_clocks,
     find_speedup_interval,
     is_near,
@@ -34,7 +35,6 @@ from verifier.verdict import (
 Side = Literal["eager", "compiled", "candidate"]
 SIDES: tuple[Side, ...] = get_args(Side)
 
-ROUNDS = 4
 CALLS_A_ROUND = 25
 WARM_UPS = 5
 LATER_WARM_UPS = 2
@@ -52,6 +52,7 @@ class Measurement:
     samples: dict[Side, list[float]] = field(default_factory=lambda: {side: [] for side in SIDES})
     early: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
     outside: list[float] = field(default_factory=list)
+    queued: list[tuple[float, float]] = field(default_factory=list)
     empty: list[float] = field(default_factory=list)
     readings: Readings = field(default_factory=Readings)
     disturbances: list[str] = field(default_factory=list)
@@ -78,6 +79,7 @@ class Measurement:
             self.samples[side] += other.samples[side]
             self.early[side] += other.early[side]
         self.outside += other.outside
+        self.queued += other.queued
         self.empty += other.empty
         self.rounds += 1
 
@@ -113,11 +115,11 @@ class PerformanceGate:
         assert self.gpu is not None
         done = repeated = 0
         first = self.measurement.sessions == 0
-        while done < ROUNDS:
+        while done < trial.rounds:
             with Watch(self.gpu) as watch:
                 measured = self.run_round(trial, warm_ups=WARM_UPS if first and not done else LATER_WARM_UPS)
             self.measurement.readings.add(watch.readings)
-            trial.report({"event": "timing", "round": self.measurement.rounds + 1, "of": ROUNDS})
+            trial.report({"event": "timing", "round": self.measurement.rounds + 1, "of": trial.rounds})
             if not watch.readings.disturbed:
                 self.measurement.add(measured)
                 done += 1
@@ -153,7 +155,6 @@ class PerformanceGate:
         """Time one round of the submission on fresh inputs; a secret part of its results is compared with the oracle."""
         mode = trial.task.specification.timing_mode
         distribution = trial.task.specification.distributions[0].name
-        measured.empty = [trial.session.time_nothing(mode).outside_milliseconds for _ in range(EMPTY_CALLS)]
         verified = set(secrets.SystemRandom().sample(range(CALLS_A_ROUND), VERIFIED_A_ROUND))
         for number in range(-warm_ups, CALLS_A_ROUND):
             record, comparison = trial.call_measured(distribution, mode, verify=number in verified)
@@ -162,17 +163,36 @@ class PerformanceGate:
                 self.measurement.wrong += not comparison.passed
             if number >= 0:
                 keep_call(measured, record)
+        self.compare_clocks(trial, measured)
+
+    @staticmethod
+    def compare_clocks(trial: Trial, measured: Measurement) -> None:
+        """Time many queued calls by both clocks: one window is long against an exchange of messages."""
+        session, nominal = trial.session, trial.nominal
+        assert nominal is not None
+        launches = [
+            sum(usage["launches"] for usage in record.kernels.values()) for record in trial.records[-CALLS_A_ROUND:]
+        ]
+        others = [sum(record.library_calls.values()) for record in trial.records[-CALLS_A_ROUND:]]
+        count = choose_queue(min(measured.samples["candidate"]), max(launches) + max(others))
+        measured.empty = [session.time_nothing("queued").outside_milliseconds for _ in range(EMPTY_CALLS)]
+        record = session.call_queued(0, nominal.placed, count)
+        trial.queued.append(record)
+        if not record.measured["released_early"]:
+            measured.queued.append((record.measured["milliseconds"], record.outside_milliseconds))
 
     def judge(self, trial: Trial, target: float | None) -> list[Check]:
         """Make the checks and keep the evidence."""
         measurement = self.measurement
-        clocks = compare_clocks(measurement.samples["candidate"], measurement.outside, measurement.empty)
+        inside, outside = zip(*measurement.queued, strict=True) if measurement.queued else ((), ())
+        clocks = compare_clocks(inside, outside, measurement.empty)
         floor = compute_floor(trial.task.specification, trial.environment.device, trial.dims)
         trial.timing = self.record(trial, clocks, floor)
         return [
             *self.check_speed(trial.timing, target),
             self.check_floor(trial.timing, floor),
             self.check_clocks(clocks),
+            self.check_bound(),
             self.check_outputs(),
             self.check_hidden_again(trial),
         ]
@@ -206,8 +226,8 @@ class PerformanceGate:
                 inside=clocks.inside,
                 outside=clocks.outside,
                 allowed_difference=clocks.allowed_difference,
-                empty_calls=[round(value, 4) for value in measurement.empty],
-                outside_samples=[round(value, 4) for value in measurement.outside],
+                empty_windows=[round(value, 4) for value in measurement.empty],
+                call_samples=[round(value, 4) for value in measurement.outside],
             ),
             gpu=GpuRecord(
                 name=self.gpu.name,
@@ -276,8 +296,22 @@ class PerformanceGate:
             observed=round(abs(clocks.outside - clocks.inside), 4),
             allowed=round(clocks.allowed_difference, 4),
             bound="at most",
+            unit="ms",
+            detail=f"queued calls: device {clocks.inside:.3f} ms, judge {clocks.outside:.3f} ms",
+        )
+
+    def check_bound(self) -> Check:
+        """No timed call may have taken longer than the judge waited for it."""
+        inside, outside = sum(self.measurement.samples["candidate"]), sum(self.measurement.outside)
+        return check(
+            "clock_bound",
+            "no more time by the device's clock than the judge waited",
+            passed=inside <= outside,
+            code=FailureCode.TIMING_SIDESTEP,
+            observed=round(inside, 4),
+            allowed=round(outside, 4),
+            bound="at most",
             unit="ms over all timed calls",
-            detail=f"device {clocks.inside:.3f} ms, judge {clocks.outside:.3f} ms",
         )
 
     def check_outputs(self) -> Check:
@@ -301,7 +335,6 @@ class PerformanceGate:
         assert sample.comparison is not None
         passed, before = sample.comparison.passed, [item.passed for item in trial.distributions]
         trial.retire(sample)
-        trial.freshness.finish()
         # What was wrong before has its own code.
         return check(
             "after_timing",
@@ -315,12 +348,11 @@ class PerformanceGate:
 
 def keep_call(measured: Measurement, record: CallRecord) -> None:
     """Add one timed call of the submission."""
-    inside, early = record.measured["milliseconds"], record.measured["released_early"]
-    measured.samples["candidate"].append(inside)
+    early = record.measured["released_early"]
+    measured.samples["candidate"].append(record.measured["milliseconds"])
     measured.early["candidate"] += early
-    # Work that ran ahead is bounded by the whole call only.
-    ahead = min(record.whole_milliseconds, inside + median(measured.empty))
-    measured.outside.append(ahead if early else record.outside_milliseconds)
+    # Work that ran ahead is bounded by the whole call.
+    measured.outside.append(record.whole_milliseconds if early else record.outside_milliseconds)
 
 
 def find_range(values: Sequence[int]) -> tuple[int, int, int]:

@@ -46,7 +46,7 @@ class PolicyGate:
 
     def run(self, trial: Trial) -> list[Check]:
         """Read the machine code of every kernel that ran in any call, then the device's log."""
-        launched = {digest for record in trial.records for digest in record.kernels}
+        launched = {digest for record in [*trial.records, *trial.queued] for digest in record.kernels}
         kernels = [kernel for kernel in trial.session.list_kernels() if kernel.digest in launched]
         checks = self.check_machine_code(trial, kernels)
         checks += [

@@ -19,7 +19,7 @@ from verifier.gpu.profile import Profiler
 from verifier.gpu.stopwatch import Stopwatch
 
 # How long the stream may be held back while a call is queued; then the call itself is waiting for a result.
-LONGEST_HOLD = 0.25
+LONGEST_HOLD = {"cold": 0.25, "warm": 0.25, "queued": 10.0}
 BENCH_HOLD = 0.05
 # Operators whose answer the host waits for.
 WAITING = {
@@ -48,6 +48,7 @@ class GpuDevice(Device):
         self.holders: dict[int, int] = {}
         self.generator = torch.Generator(device=self.where)
         self.profiler = Profiler()
+        self.profiler.warm_up()
         self.timed = False
         self.marks: list[torch.cuda.Event] = []
 
@@ -131,10 +132,13 @@ class GpuDevice(Device):
             raise IllegalAccess(str(error)[:300]) from error
 
     def begin(self, mode: str) -> None:
-        """Start a call: `checked` with poison, `cold` or `warm` under the stopwatch, `profiled` under the profiler."""
-        if mode in ("cold", "warm"):
+        """Start a call: `checked` with poison, under the stopwatch, or `profiled`.
+
+        `cold` and `warm` time one call, with and without a flush; `queued` times many, one after another.
+        """
+        if mode in LONGEST_HOLD:
             self.stopwatch.stream.synchronize()
-            self.stopwatch.arm(cold=mode == "cold", longest_hold=LONGEST_HOLD)
+            self.stopwatch.arm(cold=mode == "cold", longest_hold=LONGEST_HOLD[mode])
             self.timed = True
         elif mode == "profiled":
             self.profiler.start()

@@ -19,6 +19,12 @@ class Profiler:
     def __init__(self) -> None:
         self.running: profile | None = None
 
+    def warm_up(self) -> None:
+        """Start and stop once: the first start takes seconds."""
+        self.start()
+        torch.zeros(1, device="cuda")
+        self.stop()
+
     def start(self) -> None:
         self.running = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
         self.running.__enter__()
@@ -46,7 +52,7 @@ def list_activities(recorded: profile) -> list[Message]:
     """Return the GPU's activities, each with the label of the launch that it belongs to."""
     events = list(recorded.profiler.kineto_results.events())
     labels = sorted(
-        (event.start_ns(), event.end_ns(), event.name().removeprefix("kq "))
+        (event.start_ns(), event.start_ns() + event.duration_ns(), event.name().removeprefix("kq "))
         for event in events
         if event.name().startswith("kq ") and event.device_type() == torch.autograd.DeviceType.CPU
     )

@@ -39,6 +39,10 @@ class Stopwatch:
         self.clean = torch.zeros_like(self.written)
         self.sum = torch.zeros((), dtype=torch.int64, device="cuda")
         self.start, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        # The driver loads a kernel when it is first launched, and waits for the whole GPU to do so.
+        with torch.cuda.stream(self.stream):
+            self.flush()
+        self.stream.synchronize()
 
     @property
     def flush_bytes(self) -> int:
@@ -60,13 +64,13 @@ class Stopwatch:
             driver.reset_persisting_cache()
         self.ticket += 1
         self.early = False
+        self.timer = threading.Timer(longest_hold, self.release_early)
+        self.timer.daemon = True
+        self.timer.start()
         driver.hold_stream(self.stream.cuda_stream, self.word.data_ptr(), self.ticket)
         if cold:
             self.flush()
         self.start.record(self.stream)
-        self.timer = threading.Timer(longest_hold, self.release_early)
-        self.timer.daemon = True
-        self.timer.start()
 
     def release_early(self) -> None:
         """Let the stream run although not all is queued: the work itself waits for a result."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from verifier.device.faults import NotInterpretable
 from verifier.interpreter.ir import Operation, Type
 from verifier.interpreter.libdevice import find_model
-from verifier.device.faults import NotInterpretable
 from verifier.interpreter.numbers import (
     FLOATS,
     STORED_DTYPES,
