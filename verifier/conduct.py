@@ -96,7 +96,19 @@ def run_gates(verification: Verification, trial: Trial) -> None:
         verification.pass_phase(gate.gate)
         if gate.gate is Gate.INTAKE and trial.nominal is None:
             name_cause(verification, trial)
+            read_uninterpretable(verification, trial)
             break
+
+
+def read_uninterpretable(verification: Verification, trial: Trial) -> None:
+    """Machine code tells what a kernel does to precision although this environment could not run it."""
+    record = trial.faults[-1].record if trial.faults else None
+    if record is None or not record.uninterpretable or not trial.session.alive:
+        return
+    trial.records.append(record)
+    checks = PolicyGate().run(trial)
+    verification.causes += [item.code for item in checks if item.code is not None]
+    verification.finish_gate(Gate.POLICY, checks, 0.0)
 
 
 def choose_turn(gate: Gate, turns: Turns) -> AbstractContextManager[None]:

@@ -208,9 +208,9 @@ class Process:
         self.head, self.tail, self.written = bytearray(), bytearray(), 0
         self.reason = ""
         self.peak_memory = 0
-        self.threads = [threading.Thread(target=task, daemon=True) for task in (self.read_output, self.watch_memory)]
-        for thread in self.threads:
-            thread.start()
+        self.reader = threading.Thread(target=self.read_output, daemon=True)
+        self.reader.start()
+        watcher.add(self)
 
     def read_output(self) -> None:
         """Keep the first and the last part of what it prints."""
@@ -223,14 +223,11 @@ class Process:
             if self.written > OUTPUT_FLOOD:
                 self.kill("output flood")
 
-    def watch_memory(self) -> None:
-        """Kill the tree when it holds more than its memory limit."""
-        while self.child.poll() is None:
-            used = measure_tree(self.child.pid)
-            self.peak_memory = max(self.peak_memory, used)
-            if used > self.limits.memory:
-                self.kill("out of memory")
-            time.sleep(WATCH_SECONDS)
+    def check_memory(self, used: int) -> None:
+        """Kill the tree when it holds more bytes than its memory limit."""
+        self.peak_memory = max(self.peak_memory, used)
+        if used > self.limits.memory:
+            self.kill("out of memory")
 
     def kill(self, reason: str) -> None:
         """Kill every process of the tree. The first reason is kept."""
@@ -259,8 +256,7 @@ class Process:
         except subprocess.TimeoutExpired:
             self.kill("did not end")
             self.child.wait()
-        for thread in self.threads:
-            thread.join(1.0)
+        self.reader.join(1.0)
         if self.child.stdout is not None:
             self.child.stdout.close()
         if self.information >= 0:
@@ -304,10 +300,35 @@ def list_descendants(root: int) -> list[int]:
     return list_tree(root, read_process_table()[0])[1:]
 
 
-def measure_tree(root: int) -> int:
-    """Return the bytes of resident memory that `root` and its descendants hold."""
-    children, resident = read_process_table()
-    return sum(resident.get(process, 0) for process in list_tree(root, children))
+class Watcher:
+    """Looks at the memory of every box of this process, in one thread: reading the process table is not free."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.watched: list[Process] = []
+
+    def add(self, process: Process) -> None:
+        """Watch a box until it ends."""
+        with self.lock:
+            self.watched.append(process)
+            if len(self.watched) == 1:
+                threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self) -> None:
+        """Look until no box is left."""
+        while True:
+            time.sleep(WATCH_SECONDS)
+            with self.lock:
+                self.watched = [process for process in self.watched if process.child.poll() is None]
+                watched = list(self.watched)
+                if not watched:
+                    return
+            children, resident = read_process_table()
+            for process in watched:
+                process.check_memory(sum(resident.get(number, 0) for number in list_tree(process.child.pid, children)))
+
+
+watcher = Watcher()
 
 
 def start(

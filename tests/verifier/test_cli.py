@@ -22,7 +22,6 @@ runner = CliRunner()
         (["verify", "l9-99", "solution.py"], Exit.USAGE, "there is no task"),
         (["verify", "l1-09", "absent.py"], Exit.NO_ARTIFACT, "There is no file"),
         (["verify", "l1-09", "x.py", "--environment", "abacus"], Exit.USAGE, "there is no environment"),
-        (["verify", "l1-09", "x.py", "--environment", "h200"], Exit.USAGE, "needs its GPU"),
         (["schema", "poem"], Exit.USAGE, "there is no schema"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import torch
 import torch.utils.cpp_extension as extension
+from torch import _streambase
 
 from verifier.candidate import tensors
 
@@ -18,6 +19,11 @@ FOREIGN_MODULES = {
     "cupy", "numba", "pycuda", "cuda", "jax", "jaxlib", "tensorflow", "tilelang", "cutlass", "cutlass_library", "tvm", "taichi",
     "warp", "pyopencl", "mlx", "thunderkittens", "flash_attn", "xformers", "apex", "flashinfer", "liger_kernel", "fla",
 }  # fmt: skip
+
+
+# Older versions of PyTorch insist on these as bases; in newer ones they are real events and streams.
+EventBase: Any = object if issubclass(_streambase._EventBase, torch.Event) else _streambase._EventBase  # noqa: SLF001
+StreamBase: Any = object if issubclass(_streambase._StreamBase, torch.Stream) else _streambase._StreamBase  # noqa: SLF001
 
 
 def report(kind: str) -> None:
@@ -30,7 +36,7 @@ def synchronise(device: Any = None) -> None:
     tensors.client.ask({"do": "synchronise"})
 
 
-class Event:
+class Event(EventBase):
     """A CUDA event, recorded by the device."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -54,7 +60,7 @@ class Event:
         return True
 
 
-class Stream:
+class Stream(StreamBase):
     """A CUDA stream; work on this device is done when the request returns."""
 
     cuda_stream = 0

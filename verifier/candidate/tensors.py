@@ -366,6 +366,11 @@ def call_narrowed(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return function(*narrow(args), **{key: narrow(value) for key, value in kwargs.items()})
 
 
+# Asked for as a whole: which of its kernels serves is for the device to choose.
+WHOLE = {
+    torch.nn.functional.scaled_dot_product_attention: torch.ops.aten.scaled_dot_product_attention.default,
+}
+
 # These read Python values on the host, and then copy the tensor.
 HOST_BUILT = (torch.tensor, torch.as_tensor, torch.asarray)
 
@@ -386,6 +391,8 @@ class DeviceNames(TorchFunctionMode):
             named["device"] = DEVICE
         if torch.is_autocast_enabled("cuda") and getattr(function, "__name__", "") in AUTOCAST_NARROWED:
             return call_narrowed(function, args, named)
+        if function in WHOLE and has_device_tensor(args):
+            return run_on_device(WHOLE[function], args, named)
         if function is torch.Tensor.cuda:
             return args[0].to(DEVICE)
         if function in HOST_BUILT and named.get("device") == DEVICE:

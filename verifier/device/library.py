@@ -32,8 +32,10 @@ FORBIDDEN = {
 FREE = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted", "zeros", "zeros_like", "new_zeros",
     "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "fill", "fill_", "zero_", "zero", "arange", "detach",
-    "detach_", "lift_fresh", "lift", "alias", "_local_scalar_dense", "eye", "scalar_tensor", "is_same_size", "_reshape_alias",
+    "_unsafe_view", "detach_", "lift_fresh", "lift", "alias", "_local_scalar_dense", "eye", "scalar_tensor", "is_same_size", "_reshape_alias",
 }  # fmt: skip
+# Run as a whole: which of its kernels serves depends on the device, and one formula tells its cost.
+WHOLE = {"scaled_dot_product_attention"}
 COPIES = {"clone", "copy", "copy_", "_to_copy", "contiguous", "constant_pad_nd"}
 UNINITIALISED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
 # Contractions that torch's own table of formulas leaves out: multiply-adds from the arguments and the result.
@@ -87,7 +89,7 @@ def find_operator(name: str, *, composites: bool = False) -> OpOverload:
     found = getattr(packet, overload or "default", None) if packet is not None else None
     # Elsewhere the submission's process takes it apart before it asks.
     is_composite = torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001 - as FakeTensor does
-    if not composites and isinstance(found, OpOverload) and is_composite(name, COMPOSITE):
+    if base not in WHOLE and not composites and isinstance(found, OpOverload) and is_composite(name, COMPOSITE):
         found = None
     if not isinstance(found, OpOverload):
         raise NotPermitted(f"operator {name[:100]} is not available on this device")
@@ -137,7 +139,7 @@ def count_operations(function: OpOverload, args: Any, kwargs: Any, result: Any) 
     work = read + written
     if name in SORTS:
         work += read * max(1, math.ceil(math.log2(max(2, read))))
-    if name.startswith("_scaled_dot_product"):
+    if name.startswith(("_scaled_dot_product", "scaled_dot_product")):
         # torch has no formula for the CPU's variant.
         work += int(sdpa_flop_count(*(tensor.shape for tensor in args[:3])))
     elif name in CONTRACTIONS:
@@ -151,13 +153,9 @@ def count_operations(function: OpOverload, args: Any, kwargs: Any, result: Any) 
 
 def find_narrowing(args: Any, kwargs: Any, result: Any) -> str:
     """Return ``float32 -> float16`` when an operator made narrow floats from wider ones, else an empty text."""
-    wide = {
-        tensor.dtype
-        for tensor in list_tensors([args, kwargs])
-        if tensor.dtype in (torch.float32, torch.float64) and tensor.numel() > 1
-    }
-    narrow = {tensor.dtype for tensor in list_tensors(result) if tensor.dtype in NARROW and tensor.numel() > 1}
-    if not wide or not narrow:
-        return ""
-    short = [str(dtype).removeprefix("torch.") for dtype in (next(iter(wide)), next(iter(narrow)))]
-    return " -> ".join(short)
+    given = [
+        tensor.dtype for tensor in list_tensors([args, kwargs]) if tensor.is_floating_point() and tensor.numel() > 1
+    ]
+    made = [tensor.dtype for tensor in list_tensors(result) if tensor.dtype in NARROW and tensor.numel() > 1]
+    pairs = [(wide, narrow) for wide in given for narrow in made if narrow.itemsize < wide.itemsize]
+    return " -> ".join(str(dtype).removeprefix("torch.") for dtype in pairs[0]) if pairs else ""

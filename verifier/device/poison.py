@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+WIDE_ENOUGH = 4
+
 
 def make_poison(dtype: torch.dtype, mark: int) -> np.ndarray[Any, Any]:
     """Return the pattern that marks unwritten memory: a NaN with a payload for floats."""
@@ -27,8 +29,8 @@ def make_poison(dtype: torch.dtype, mark: int) -> np.ndarray[Any, Any]:
 
 
 def has_poison(tensor: torch.Tensor, mark: int) -> bool:
-    """Return whether a floating-point tensor holds the NaN of `mark` anywhere."""
-    if not tensor.is_floating_point() or not tensor.numel():
+    """Return whether a tensor of floats, or of integers wide enough to tell, holds the pattern of `mark` anywhere."""
+    if not tensor.numel() or not (tensor.is_floating_point() or tensor.element_size() >= WIDE_ENOUGH):
         return False
     pattern = make_poison(tensor.dtype, mark)
     signed = torch.from_numpy(pattern.view(f"i{pattern.itemsize}").reshape(1))

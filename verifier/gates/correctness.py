@@ -336,17 +336,25 @@ def format_ratio(value: float | None) -> str:
     return "infinite" if value is None else f"{value:.3g}"
 
 
+def change_element(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return a copy with one element changed: a float far out, an integer to one that stands elsewhere."""
+    value = tensor.clone()
+    flat = value.reshape(-1)
+    position, other = torch.randint(value.numel(), (2,), generator=generator).tolist()
+    far = flat.abs().max() + flat.std().nan_to_num(0.0) + 1.0 if value.is_floating_point() else flat[other].clone()
+    flat[position] = far
+    return value
+
+
 def find_single_change(trial: Trial, sample: Sample) -> Tensors | None:
     """Return the inputs with one element changed so that the oracle moves clearly, or None."""
     generator = torch.Generator().manual_seed(secrets.randbits(62))
-    floats = [name for name, value in sample.inputs.items() if value.is_floating_point() and value.numel()]
-    for _ in range(SITE_ATTEMPTS if floats else 0):
-        name = floats[int(torch.randint(len(floats), (1,), generator=generator))]
-        value = sample.inputs[name].clone()
-        position = int(torch.randint(value.numel(), (1,), generator=generator))
-        flat = value.reshape(-1)
-        flat[position] = flat.abs().max() + flat.std().nan_to_num(0.0) + 1.0
-        changed = {**sample.inputs, name: value}
+    filled = [name for name, value in sample.inputs.items() if value.numel()]
+    # Beside floats, integers are places whose order may matter; alone they are what is looked up.
+    names = [name for name in filled if sample.inputs[name].is_floating_point()] or filled
+    for _ in range(SITE_ATTEMPTS):
+        name = names[int(torch.randint(len(names), (1,), generator=generator))]
+        changed = {**sample.inputs, name: change_element(sample.inputs[name], generator)}
         oracle = trial.compute_oracle(changed)
         moved = compare_all(list(oracle), sample.oracle, trial.task.specification.tolerance)
         if moved.budget_ratio > CLEAR_CHANGE:

@@ -12,6 +12,7 @@ from verifier.verdict import Check, FailureCode, Gate, MachineCodeRecord, rank_f
 
 _ASSIGNMENT = re.compile(r"^\s*(%[\w$.\-]+) = arith\.(truncf|extf|subf) ([^:]*)", re.MULTILINE)
 _VALUE = re.compile(r"%[\w$.\-]+")
+_EIGHT_BITS = re.compile(r"float8|argument f8")
 _SPLIT_PRODUCT = re.compile(r"inputPrecision = (?:tf32x3|bf16x\d)")
 
 
@@ -115,14 +116,13 @@ class PolicyGate:
     def check_narrowing(trial: Trial) -> Check:
         """Library operators and kernel arguments may not carry narrower floats than the task's."""
         narrow: set[str] = set()
-        if trial.task.specification.dtype == "fp32":
-            for record in trial.records:
-                narrow |= set(record.narrowing)
-                narrow |= {
-                    f"kernel argument {dtype}"
-                    for usage in record.kernels.values()
-                    for dtype in usage["narrow_arguments"]
-                }
+        for record in trial.records:
+            narrow |= set(record.narrowing)
+            narrow |= {
+                f"kernel argument {dtype}" for usage in record.kernels.values() for dtype in usage["narrow_arguments"]
+            }
+        if trial.task.specification.dtype == "fp16":
+            narrow = {text for text in narrow if _EIGHT_BITS.search(text)}
         label = "tensors keep the task's precision"
         return check(
             "narrowing",
