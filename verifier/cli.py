@@ -12,13 +12,14 @@ import typer
 from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from verifier import __version__
 from verifier.bundle import BundleError, read_file
 from verifier.environment import EnvironmentSpecification, load_environment
 from verifier.exits import Exit, find_exit
 from verifier.task import Task, TaskError, TaskSpecification, load_task, load_tasks
-from verifier.verdict import Check, GateStatus, Outcome, Verdict
+from verifier.verdict import Check, Gate, GateStatus, Outcome, TimingRecord, Verdict
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 task_app = typer.Typer(no_args_is_help=True, help="Look at the tasks and check them.")
@@ -74,8 +75,20 @@ def show_progress(kind: ProgressKind, event: dict[str, Any]) -> None:
     """Print one progress event on stderr."""
     if kind is ProgressKind.JSONL:
         print(json.dumps(event), file=sys.stderr, flush=True)
-    elif kind is not ProgressKind.NONE and event["event"] == "gate":
-        err.print(f"[dim]{event['t']:7.1f} s[/]  {event['gate']:<12} {event['state']}", highlight=False)
+    elif kind is not ProgressKind.NONE and (text := describe_event(event)):
+        err.print(f"[dim]{event['t']:7.1f} s[/]  {text}", highlight=False)
+
+
+def describe_event(event: dict[str, Any]) -> str:
+    """Return a progress event in words, or an empty text for one that people need not see."""
+    match event["event"]:
+        case "gate":
+            return f"{event['gate']:<12} {event['state']}"
+        case "timing":
+            return f"{'':<12} round {event['round']} of {event['of']} timed"
+        case "waiting":
+            return f"waiting for {event['for']}"
+    return ""
 
 
 STATUS_STYLES = {
@@ -97,6 +110,15 @@ def describe_check(item: Check) -> str:
     return f"  {MARKS[item.passed]}  {escape(text)}" + (f"  [red]{item.code}[/]" if item.code else "")
 
 
+def show_timing(timing: TimingRecord) -> None:
+    """Print what each side took."""
+    table = Table("side", "mean ms", "median", "10 %", "90 %", "variation", box=None)
+    for side, record in timing.sides.items():
+        figures = [f"{value:.4f}" for value in (record.mean, record.median, record.tenth, record.ninetieth)]
+        table.add_row(side, *figures, f"{record.variation:.1%}")
+    out.print(table, highlight=False)
+
+
 def show_verdict(verdict: Verdict) -> None:
     """Print a verdict for people."""
     out.print(f"[bold]{verdict.task}[/] in {verdict.environment}", highlight=False)
@@ -105,13 +127,17 @@ def show_verdict(verdict: Verdict) -> None:
         out.print(f"[bold]{result.gate:<12}[/] {status}", highlight=False)
         for item in result.checks:
             out.print(describe_check(item), highlight=False, soft_wrap=True)
+    if verdict.evidence.timing:
+        show_timing(verdict.evidence.timing)
     if verdict.evidence.error:
         out.print(f"[bold]what it said[/]  {escape(verdict.evidence.error)}", highlight=False)
     if verdict.evidence.traceback:
         out.print(escape(verdict.evidence.traceback[-2000:]), style="dim", highlight=False)
     colour = "green" if verdict.accepted else "red"
+    untimed = verdict.gate(Gate.PERFORMANCE).status is GateStatus.NOT_TIMED
+    why = "not timed in this environment" if untimed else "no target has been certified in this environment"
     headline = {
-        Outcome.ACCEPTED: "accepted: every gate that this environment can judge passed; not timed in this environment",
+        Outcome.ACCEPTED: f"accepted: every gate that this environment can judge passed; {why}",
         Outcome.PASSED: "passed",
         Outcome.BELOW_TARGET: "accepted, below the target",
         Outcome.INFRASTRUCTURE: "no verdict: a fault on our side; try again",
@@ -165,15 +191,19 @@ def find_environment(slug: str, *, as_json: bool) -> EnvironmentSpecification:
 
 
 @app.command()
-def doctor(as_json: JsonOption = False) -> None:
-    """Say whether this host can verify, and what to enable where it cannot."""
+def doctor(
+    environment: Annotated[str, typer.Option(help="Where this host is to verify.")] = "cpu-interpreter",
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether this host can verify in an environment, and what to enable where it cannot."""
     from verifier.doctor import examine
 
-    findings = examine()
+    findings = examine(find_environment(environment, as_json=as_json))
     healthy = all(finding.ok for finding in findings)
     if as_json:
         report = {
             "schema": "kernelquest.doctor/1",
+            "environment": environment,
             "ok": healthy,
             "findings": [finding.to_dict() for finding in findings],
         }
@@ -181,7 +211,7 @@ def doctor(as_json: JsonOption = False) -> None:
     else:
         for finding in findings:
             mark = "[green]ok[/]  " if finding.ok else "[red]no[/]  "
-            out.print(f"{mark}{finding.name:<10} {escape(finding.found)}", highlight=False)
+            out.print(f"{mark}{finding.name:<14} {escape(finding.found)}", highlight=False)
             if finding.fix:
                 out.print(f"    [bold]fix[/] {escape(finding.fix)}", highlight=False)
     raise typer.Exit(Exit.OK if healthy else Exit.TRANSIENT)
@@ -267,7 +297,7 @@ def selftest(
     wrong = [result for result in report.results if not result.as_expected]
     out_of = f"{len(results) - len(wrong)} of {len(results)} verdicts are right"
     (err if as_json else out).print(f"[bold {'red' if wrong else 'green'}]{out_of}[/]", highlight=False)
-    raise typer.Exit(Exit.STRUCTURAL if wrong else Exit.OK)
+    raise typer.Exit(Exit.INTERNAL if wrong else Exit.OK)
 
 
 @app.command()

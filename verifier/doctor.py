@@ -1,20 +1,27 @@
-"""Says whether this host can verify, and what to do where it cannot."""
+"""Says whether this host can verify in an environment, and what to do where it cannot."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 from verifier import sandbox
-from verifier.environment import load_environment
+from verifier.environment import EnvironmentSpecification
+from verifier.evidence.clocks import Gpu, Readings
+from verifier.faults import InfrastructureFault
 from verifier.task import TaskError, find_tasks_root, load_tasks
+from verifier.worker import find_cache_folder
 
 MINIMUM_FREE_BYTES = 2 << 30
+PROBE_SECONDS = 90.0
+HOTTEST_IDLE = 70
 
 
 @dataclass(frozen=True)
@@ -39,15 +46,15 @@ def check_python() -> Finding:
     return Finding("python", platform.python_version(), fix)
 
 
-def check_versions() -> Finding:
+def check_versions(environment: EnvironmentSpecification) -> Finding:
     """Compare torch and Triton with the environment's pins."""
-    pins = load_environment("cpu-interpreter").versions
+    pins = environment.versions
     try:
         found = {name: importlib.metadata.version(name) for name in ("torch", "triton")}
     except importlib.metadata.PackageNotFoundError as error:
         return Finding("packages", "missing", f"install {error.name}: this project's extra 'verifier' holds it")
     pinned = found["torch"].split("+")[0] == pins.torch and found["triton"] == pins.triton
-    fix = "" if pinned else f"this environment needs torch {pins.torch} and triton {pins.triton}"
+    fix = "" if pinned else f"environment {environment.slug} needs torch {pins.torch} and triton {pins.triton}"
     return Finding("packages", f"torch {found['torch']}, triton {found['triton']}", fix)
 
 
@@ -73,9 +80,70 @@ def check_tasks() -> Finding:
     return Finding("tasks", f"{len(tasks)} tasks", "" if tasks else f"no tasks in {find_tasks_root()}; set KQ_TASKS")
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (check_python, check_versions, check_sandbox, check_space, check_tasks)
+def check_cache() -> Finding:
+    """Compiled baselines must be kept where this user, and no submission, can write."""
+    folder = find_cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return Finding("baseline cache", str(folder))
+    except OSError as error:
+        return Finding("baseline cache", str(folder), f"cannot be written ({error.strerror}); set KQ_CACHE to another")
 
 
-def examine() -> list[Finding]:
+def check_gpu(environment: EnvironmentSpecification) -> Finding:
+    """Look at the GPU through NVML: the right one, cool, not slowed down, and nobody else's."""
+    try:
+        gpu, readings = Gpu(), Readings()
+        gpu.read(readings, known=())
+    except InfrastructureFault as fault:
+        return Finding("gpu", "not found", f"{fault}; load NVIDIA's driver, or pass the GPU to this machine")
+    found = f"{gpu.name}, driver {gpu.driver}, {readings.temperatures[0]} °C, SM clock {readings.sm_clocks[0]} MHz"
+    return Finding("gpu", found, find_gpu_fix(gpu, readings, environment))
+
+
+def find_gpu_fix(gpu: Gpu, readings: Readings, environment: EnvironmentSpecification) -> str:
+    if environment.device.name not in gpu.name:
+        return f"environment {environment.slug} needs an {environment.device.name}"
+    if readings.foreign:
+        return f"stop what else uses it: processes {', '.join(map(str, sorted(readings.foreign)))}"
+    if readings.slowed:
+        return f"it is slowed down ({', '.join(sorted(readings.slowed))}): see to power and cooling"
+    return "" if readings.temperatures[0] < HOTTEST_IDLE else "it is hot without work: see to its cooling"
+
+
+def check_gpu_box() -> Finding:
+    """Use the GPU inside the box that submissions' work runs in."""
+    package = Path(__file__).resolve().parent
+    parts = ("__init__.py", "candidate", "device", "gpu")
+    shown = {f"{sandbox.RUNNER_FOLDER}/verifier/{name}": package / name for name in parts}
+    limits = sandbox.Limits(memory=16 << 30, processes=256, gpu=True)
+    try:
+        process = sandbox.start([*sandbox.python_command(), "-m", "verifier.gpu.probe"], shown=shown, limits=limits)
+    except sandbox.SandboxUnavailable as error:
+        return Finding("gpu in the box", "unavailable", str(error))
+    status = process.finish(PROBE_SECONDS)
+    last = process.output().strip().rpartition("\n")[2]
+    if status != 0 or not last.startswith("{"):
+        return Finding("gpu in the box", "does not work", process.output()[-600:].strip() or f"exit status {status}")
+    return describe_probe(json.loads(last))
+
+
+def describe_probe(seen: dict[str, Any]) -> Finding:
+    """Return what the probe's findings mean."""
+    found = f"{seen['name']}, a held copy took {seen['milliseconds']:.3f} ms, {seen['activities']} profiled activities"
+    if not seen["held"]:
+        fix = "streams cannot be held back here (stream memory operations): update NVIDIA's driver"
+    elif not seen["activities"]:
+        fix = "the profiler sees nothing: allow it (NVreg_RestrictProfilingToAdminUsers=0) and mount /sys"
+    elif seen["host_memory_reachable"]:
+        fix = "kernels can reach all of a process's host memory: load the module nvidia_uvm with uvm_disable_hmm=1"
+    else:
+        fix = ""
+    return Finding("gpu in the box", found, fix)
+
+
+def examine(environment: EnvironmentSpecification) -> list[Finding]:
     """Return what was found, in order."""
-    return [check() for check in CHECKS]
+    findings = [check_python(), check_versions(environment), check_sandbox(), check_space(), check_tasks()]
+    return [*findings, check_cache(), check_gpu(environment), check_gpu_box()] if environment.timed else findings
