@@ -63,6 +63,7 @@ def conduct(verification: Verification, boxes: Boxes, worker: Worker, slabs: Sla
     freshness = Freshness(session, int(environment.device.memory_bytes * HELD_SHARE))
     trial = Trial(task, verification.source, environment, modules, session, reference, code, freshness)
     trial.gpu, trial.target, trial.report = verification.gpu, verification.target, verification.progress
+    trial.pass_phase = verification.pass_phase
     trial.rounds, trial.turns = verification.plan.rounds, verification.plan.turns or Turns()
     verification.pass_phase("start")
     try:
@@ -93,7 +94,7 @@ def run_gates(verification: Verification, trial: Trial) -> None:
             verification.lose(fault)
             continue
         verification.finish_gate(gate.gate, checks, time.monotonic() - started)
-        verification.pass_phase(gate.gate)
+        trial.pass_phase(gate.gate)
         if gate.gate is Gate.INTAKE and trial.nominal is None:
             name_cause(verification, trial)
             read_uninterpretable(verification, trial)

@@ -109,7 +109,7 @@ class Freshness:
             self.release(self.kept.pop(0))
 
 
-def ignore(event: dict[str, Any]) -> None:
+def ignore(event: object) -> None:
     """Report progress to nobody."""
 
 
@@ -142,6 +142,7 @@ class Trial:
     rounds: int = ROUNDS
     turns: Turns = field(default_factory=Turns)
     report: Callable[[dict[str, Any]], None] = ignore
+    pass_phase: Callable[[str], None] = ignore
 
     @property
     def dims(self) -> dict[str, int]:

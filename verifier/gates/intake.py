@@ -28,6 +28,7 @@ class IntakeGate:
                 checks.append(check(name, label, passed=False, code=fault.code, observed=fault.message[:300]))
                 break
             checks.append(check(name, label, passed=True, observed=observed))
+            trial.pass_phase(name)
         return checks
 
     @staticmethod
