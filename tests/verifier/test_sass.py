@@ -57,7 +57,9 @@ def test_honest_instructions_pass_an_fp32_task(line: str) -> None:
     ("line", "forbidden"),
     [
         ("HMMA.16816.F32 R4, R12, R16, R4 ;", 0),
-        ("HMMA.1688.F32.TF32 R4, R12, R16, R4 ;", 1),
+        # TF32 holds every fp16 value.
+        ("HMMA.1688.F32.TF32 R4, R12, R16, R4 ;", 0),
+        ("IMMA.16832.S8.S8 R4, R12.ROW, R16.COL, R4 ;", 1),
         ("QMMA.16832.F32.E4M3.E4M3 R4, R2, R6, R4 ;", 1),
     ],
 )
