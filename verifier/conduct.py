@@ -52,9 +52,22 @@ ORDER: tuple[Callable[[], GateProtocol], ...] = (
 
 def conduct(verification: Verification, boxes: Boxes, worker: Worker, slabs: Slabs) -> None:
     """Run the gates of `verification` in `boxes`, with the reference in `worker`. Raises InfrastructureFault."""
+    pinned = verification.environment.timed
+    with Slab(slabs.device, pinned=pinned) as device_slab, Slab(slabs.reference, pinned=pinned) as reference_slab:
+        trial = make_trial(verification, boxes, worker, device_slab, reference_slab)
+        verification.pass_phase("start")
+        try:
+            run_gates(verification, trial)
+        finally:
+            collect(verification, trial)
+
+
+def make_trial(
+    verification: Verification, boxes: Boxes, worker: Worker, device_slab: Slab, reference_slab: Slab
+) -> Trial:
+    """Return the state of a verification whose device has answered. Raises InfrastructureFault."""
     task, environment = verification.task, verification.environment
     where = torch.device("cuda", 0) if environment.timed else torch.device("cpu")
-    device_slab, reference_slab = (Slab(descriptor, pinned=environment.timed) for descriptor in slabs)
     session = Session(boxes, device_slab, where, verification.plan.limits)
     code = LoadedCode(session) if environment.timed else Compiler(boxes.compiler, environment.device.compute_capability)
     modules = load_task_modules(task)
@@ -65,11 +78,7 @@ def conduct(verification: Verification, boxes: Boxes, worker: Worker, slabs: Sla
     trial.gpu, trial.target, trial.report = verification.gpu, verification.target, verification.progress
     trial.pass_phase = verification.pass_phase
     trial.rounds, trial.turns = verification.plan.rounds, verification.plan.turns or Turns()
-    verification.pass_phase("start")
-    try:
-        run_gates(verification, trial)
-    finally:
-        collect(verification, trial)
+    return trial
 
 
 def run_gates(verification: Verification, trial: Trial) -> None:

@@ -23,6 +23,9 @@ from verifier.oracle import has_same_bits
 from verifier.verdict import FailureCode
 
 START_SECONDS = 60.0
+# How long work may be held back while a call is queued; a call that takes longer waits for a result itself.
+SHORTEST_HOLD = 0.25
+LONGEST_HOLD = 20.0
 
 Mode = Literal["checked", "profiled", "cold", "warm", "queued"]
 
@@ -158,6 +161,7 @@ class Session:
         self.poison = secrets.randbits(32)
         self.described: Message = {}
         self.given: dict[int, int] = {}
+        self.hold = SHORTEST_HOLD
 
     def ask_device(self, message: Message, seconds: float | None = None) -> tuple[Message, bytes]:
         """Ask the device. A device that does not answer is busy with the submission's work."""
@@ -328,10 +332,14 @@ class Session:
         Raises CandidateFault.
         """
         started = time.perf_counter()
-        self.ask_device({"do": "begin", "mode": mode, "ablate": ablate or [], "noise": secrets.randbits(32)})
+        begin = {"do": "begin", "mode": mode, "hold": self.hold, "ablate": ablate or [], "noise": secrets.randbits(32)}
+        self.ask_device(begin)
         message = {"do": "call", "instance": instance, "inputs": [item.described for item in inputs]}
         try:
+            asked = time.perf_counter()
             answer = self.ask_candidate(message, self.limits.first_call if first else self.limits.call)
+            if mode == "checked" and not first:
+                self.hold = min(LONGEST_HOLD, max(self.hold, 3 * (time.perf_counter() - asked)))
             described = self.describe(answer.outputs)
             check_outputs(described, expected, many=answer.many)
         except CandidateFault as fault:
@@ -345,7 +353,7 @@ class Session:
 
     def call_queued(self, instance: int, inputs: list[DeviceInput], count: int) -> CallRecord:
         """Queue many calls on the same inputs behind one hold, and return their record. Raises CandidateFault."""
-        self.ask_device({"do": "begin", "mode": "queued"})
+        self.ask_device({"do": "begin", "mode": "queued", "hold": LONGEST_HOLD})
         message = {"do": "call", "instance": instance, "inputs": [item.described for item in inputs]}
         for _ in range(count):
             self.ask_candidate(message, self.limits.call)
@@ -366,7 +374,7 @@ class Session:
 
     def time_nothing(self, mode: Mode) -> CallRecord:
         """Time an empty call, to calibrate the judge's clock."""
-        self.ask_device({"do": "begin", "mode": mode})
+        self.ask_device({"do": "begin", "mode": mode, "hold": self.hold})
         return self.end_record()
 
     def list_kernels(self) -> list[KernelText]:

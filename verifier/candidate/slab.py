@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -30,12 +30,13 @@ class Slab:
     """One end of a shared piece of memory. With `pinned`, the GPU reads and writes it directly."""
 
     def __init__(self, descriptor: int, *, pinned: bool = False) -> None:
-        self.descriptor = descriptor
+        """Map the memory behind a descriptor. Close it when it is pinned, or use it as a context manager."""
         self.size = os.fstat(descriptor).st_size
-        self.memory = mmap.mmap(descriptor, self.size)
-        self.bytes = torch.frombuffer(self.memory, dtype=torch.uint8)
+        self.bytes = torch.frombuffer(mmap.mmap(descriptor, self.size), dtype=torch.uint8)
+        self.pinned = pinned
         if pinned:
-            pin(self.bytes)
+            # The mapping may come to lie where an earlier one was, which the driver must not still know.
+            check(torch.cuda.cudart().cudaHostRegister(self.bytes.data_ptr(), self.size, 0))
 
     def write(self, tensors: dict[str, torch.Tensor]) -> list[Place]:
         """Copy tensors in, from the start on, and return where they lie. Raises ValueError when they do not fit."""
@@ -65,7 +66,21 @@ class Slab:
             copies[place["name"]] = copy.copy_(self.find(place))
         return copies
 
+    def close(self) -> None:
+        """Let the driver forget the memory; the mapping goes with its last user."""
+        if self.pinned:
+            self.pinned = False
+            torch.cuda.synchronize()
+            check(torch.cuda.cudart().cudaHostUnregister(self.bytes.data_ptr()))
 
-def pin(memory: torch.Tensor) -> None:
-    """Let the GPU reach host memory directly. Without it copies work too, more slowly."""
-    torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
+
+
+def check(status: object) -> None:
+    """Raise RuntimeError when a call of CUDA's runtime failed."""
+    if int(status):  # type: ignore[call-overload]
+        raise RuntimeError(f"CUDA's runtime refused to pin memory: {status}")

@@ -68,7 +68,6 @@ class Device(ABC):
     """Tensors, kernels and the record of one session. Says what is common to every kind of device."""
 
     where: torch.device
-    composites: bool
 
     def __init__(self) -> None:
         self.tensors: dict[int, tuple[torch.Tensor, int]] = {}
@@ -120,8 +119,11 @@ class Device(ABC):
         """Return what the judge records of the device."""
         return {}
 
-    def begin(self, mode: str) -> None:
-        """Start a call in a mode: `checked`, or where the device can, `cold`, `warm` or `profiled`."""
+    def begin(self, mode: str, hold: float) -> None:
+        """Start a call in a mode: `checked`, or where the device can, `cold`, `warm`, `queued` or `profiled`.
+
+        In timed modes work is queued for at most `hold` seconds before it runs.
+        """
 
     def end(self, mode: str) -> Message:
         """End a call and return what was measured. Raises IllegalAccess when the call's work failed."""
@@ -241,7 +243,7 @@ class Device(ABC):
 
     def call_library(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Run one library operator on the device's tensors and return its result."""
-        function = library.find_operator(name, composites=self.composites)
+        function = library.find_operator(name)
         base = library.find_base_name(function)
         if kwargs.get("unsafe"):
             raise library.NotPermitted("unsafe operators are not available on this device")

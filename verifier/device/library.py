@@ -75,11 +75,8 @@ class NotPermitted(Exception):
     """The operator does not exist on this device."""
 
 
-def find_operator(name: str, *, composites: bool = False) -> OpOverload:
-    """Return the operator ``aten::<name>.<overload>``. Raises NotPermitted.
-
-    A composite runs its parts uncounted, so it is permitted only where work is timed instead.
-    """
+def find_operator(name: str) -> OpOverload:
+    """Return the operator ``aten::<name>.<overload>``. Raises NotPermitted."""
     namespace, _, rest = name.partition("::")
     base, _, overload = rest.partition(".")
     permitted = namespace == "aten" and base.isidentifier() and base not in FORBIDDEN
@@ -87,9 +84,9 @@ def find_operator(name: str, *, composites: bool = False) -> OpOverload:
         permitted = False
     packet = getattr(torch.ops.aten, base, None) if permitted else None
     found = getattr(packet, overload or "default", None) if packet is not None else None
-    # Elsewhere the submission's process takes it apart before it asks.
+    # A composite would run its parts uncounted; the submission's process takes it apart before it asks.
     is_composite = torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001 - as FakeTensor does
-    if base not in WHOLE and not composites and isinstance(found, OpOverload) and is_composite(name, COMPOSITE):
+    if base not in WHOLE and isinstance(found, OpOverload) and is_composite(name, COMPOSITE):
         found = None
     if not isinstance(found, OpOverload):
         raise NotPermitted(f"operator {name[:100]} is not available on this device")

@@ -247,7 +247,7 @@ class JudgeService:
         device.ablated = set(message.get("ablate", ()))
         if device.ablated:
             device.reseed(message["noise"])
-        device.begin(self.mode)
+        device.begin(self.mode, message.get("hold", 0.0))
         return {}, b""
 
     def do_open(self, message: Message) -> tuple[Message, bytes]:

@@ -28,12 +28,12 @@ class IntakeGate:
                 checks.append(check(name, label, passed=False, code=fault.code, observed=fault.message[:300]))
                 break
             checks.append(check(name, label, passed=True, observed=observed))
-            trial.pass_phase(name)
         return checks
 
     @staticmethod
     def load(trial: Trial) -> str:
         trial.session.load()
+        trial.pass_phase("load")
         return "imported"
 
     @staticmethod
@@ -41,17 +41,21 @@ class IntakeGate:
         trial.state = trial.reference.prepare(trial.dims, secrets.randbits(62))
         trial.session.construct(0, trial.modules.get_init_inputs(trial.dims), trial.state)
         trial.model_state = trial.session.model_state
+        trial.pass_phase("construct")
         return f"parameters and buffers: {len(trial.state)}"
 
     @staticmethod
     def call_once(trial: Trial) -> str:
         visible = trial.task.specification.visible_distributions[0]
         sample = trial.place(visible.name)
+        trial.pass_phase("first inputs and oracle")
         trial.call(sample, first=True)
+        trial.pass_phase("first call")
         trial.nominal = sample
         # Machine code is made in its box while the next gates call.
         trial.code.submit(trial.session.list_kernels())
         _, operations = trial.reference.run(sample.inputs)
         trial.reference_operations = sum(operations.values())
         trial.remember(sample)
+        trial.pass_phase("first run of the reference")
         return ", ".join(f"{dtype}{shape}" for shape, dtype in trial.output_types)

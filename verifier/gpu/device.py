@@ -18,9 +18,9 @@ from verifier.gpu.kernels import GpuKernel, load_kernel
 from verifier.gpu.profile import Profiler
 from verifier.gpu.stopwatch import Stopwatch
 
-# How long the stream may be held back while a call is queued; then the call itself is waiting for a result.
-LONGEST_HOLD = {"cold": 0.25, "warm": 0.25, "queued": 10.0}
+TIMED_MODES = ("cold", "warm", "queued")
 BENCH_HOLD = 0.05
+MAXIMUM_MARKS = 100_000
 # Operators whose answer the host waits for.
 WAITING = {
     "_local_scalar_dense", "nonzero", "masked_select", "_unique", "_unique2", "unique_dim", "unique_consecutive", "equal",
@@ -33,7 +33,6 @@ class GpuDevice(Device):
     """The one GPU of this process. Work is queued on one stream, in the order in which it is asked for."""
 
     where = torch.device("cuda", 0)
-    composites = True
 
     def __init__(self, compiler: CompileLine, l2_bytes: int, memory_bytes: int) -> None:
         """Take the GPU, with at most `memory_bytes` of its memory."""
@@ -131,14 +130,14 @@ class GpuDevice(Device):
         except RuntimeError as error:
             raise IllegalAccess(str(error)[:300]) from error
 
-    def begin(self, mode: str) -> None:
+    def begin(self, mode: str, hold: float) -> None:
         """Start a call: `checked` with poison, under the stopwatch, or `profiled`.
 
         `cold` and `warm` time one call, with and without a flush; `queued` times many, one after another.
         """
-        if mode in LONGEST_HOLD:
+        if mode in TIMED_MODES:
             self.stopwatch.stream.synchronize()
-            self.stopwatch.arm(cold=mode == "cold", longest_hold=LONGEST_HOLD[mode])
+            self.stopwatch.arm(cold=mode == "cold", longest_hold=hold)
             self.timed = True
         elif mode == "profiled":
             self.profiler.start()
@@ -156,6 +155,8 @@ class GpuDevice(Device):
         return {"profile": self.profiler.stop()} if mode == "profiled" else {}
 
     def mark(self) -> int:
+        if len(self.marks) >= MAXIMUM_MARKS:
+            raise library.NotPermitted(f"more than {MAXIMUM_MARKS} events")
         event = torch.cuda.Event(enable_timing=True)
         event.record(self.stopwatch.stream)
         self.marks.append(event)

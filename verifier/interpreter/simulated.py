@@ -23,7 +23,6 @@ class SimulatedDevice(Device):
     """A GPU of `capacity` bytes that is none."""
 
     where = torch.device("cpu")
-    composites = False
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
