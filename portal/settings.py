@@ -163,17 +163,24 @@ if env.bool("PORTAL_HTTPS", default=False):
     SESSION_COOKIE_SECURE = True
     CSRF_COOKIE_SECURE = True
 
-# The environments for which a worker of this installation judges runs.
+# The environments for which runs are accepted at all times; those of a running worker are accepted besides.
 SERVED_ENVIRONMENTS = env.list("PORTAL_ENVIRONMENTS", default=["cpu-interpreter"])
 # The program that judges; `verify TASK FILE ...` is appended.
 VERIFIER_COMMAND = env.list("PORTAL_VERIFIER_COMMAND", default=[sys.executable, "-m", "verifier"])
 # Submissions lie here while they are judged.
 WORK_DIR = VAR_DIR / "work"
 VERIFICATION_TIMEOUT_SECONDS = env.int("PORTAL_VERIFICATION_TIMEOUT", default=900)
+# On a GPU a model is compiled, an autotuner may run, and everything is timed: up to 25 minutes.
+TIMED_VERIFICATION_TIMEOUT_SECONDS = env.int("PORTAL_TIMED_VERIFICATION_TIMEOUT", default=2_400)
+# Waiting for a GPU that somebody else uses does not count; after an hour the verifier itself gives up.
+GPU_WAIT_SECONDS = 3_900
 LEASE_SECONDS = env.int("PORTAL_LEASE_SECONDS", default=30)
 LEASE_RENEWAL_SECONDS = LEASE_SECONDS / 6
 # How long a due run may wait beside an idle cluster before the cluster counts as stalled.
 STALL_SECONDS = env.int("PORTAL_STALL_SECONDS", default=30)
+
+# What django-q2 permits one run: more than the longest that a worker itself permits.
+_LONGEST_RUN_SECONDS = max(VERIFICATION_TIMEOUT_SECONDS, TIMED_VERIFICATION_TIMEOUT_SECONDS) + GPU_WAIT_SECONDS + 60
 
 # django-q2 carries wake-ups only: a lost, repeated or late one is harmless (docs/decisions.md).
 Q_CLUSTER = {
@@ -184,8 +191,8 @@ Q_CLUSTER = {
     "bulk": 1,
     "poll": 0.5,
     "recycle": 1,
-    "timeout": VERIFICATION_TIMEOUT_SECONDS + 60,
-    "retry": 4 * (VERIFICATION_TIMEOUT_SECONDS + 60),
+    "timeout": _LONGEST_RUN_SECONDS,
+    "retry": 4 * _LONGEST_RUN_SECONDS,
     "ack_failures": True,
     "max_attempts": 1,
     "save_limit": -1,

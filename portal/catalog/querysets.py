@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Exists, OuterRef, Q
+
+from portal.ops.models import Worker
 
 if TYPE_CHECKING:
     from portal.catalog.models import Environment, Task  # noqa: F401  the base classes name them
@@ -11,8 +14,13 @@ if TYPE_CHECKING:
 
 class EnvironmentQuerySet(models.QuerySet["Environment"]):
     def served(self) -> EnvironmentQuerySet:
-        """The environments for which this installation accepts runs."""
-        return self.filter(slug__in=settings.SERVED_ENVIRONMENTS)
+        """The environments for which this installation accepts runs: those of its settings and of its workers.
+
+        `has_worker` says whether one is at work now; those with one come first.
+        """
+        workers = Worker.objects.filter(environment_slug=OuterRef("slug"))
+        known = self.filter(Q(slug__in=settings.SERVED_ENVIRONMENTS) | Exists(workers))
+        return known.annotate(has_worker=Exists(workers.alive())).order_by("-has_worker", "-official", "slug")
 
 
 class TaskQuerySet(models.QuerySet["Task"]):

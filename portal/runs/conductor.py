@@ -25,7 +25,14 @@ from portal.runs.lease import (
     renew_lease,
 )
 from portal.runs.models import Run
-from portal.runs.verification import ProgressEvent, VerifierFault, VerifierProcess
+from portal.runs.verification import (
+    GateEvent,
+    ProgressEvent,
+    TimingEvent,
+    VerifierFault,
+    VerifierProcess,
+    WaitingEvent,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +46,13 @@ class RunCancelled(Exception):
 class Follower:
     """Follows one verifier on behalf of a lease. Raises as soon as it should be stopped."""
 
-    def __init__(self, token: uuid.UUID, process: VerifierProcess) -> None:
+    def __init__(self, token: uuid.UUID, process: VerifierProcess, timeout_seconds: float) -> None:
         self._token, self._process = token, process
         self._progress: dict[str, Any] = {}
+        self._gate = ""
         self._renewed_at = time.monotonic()
-        self._deadline = self._renewed_at + settings.VERIFICATION_TIMEOUT_SECONDS
+        self._timeout_seconds = timeout_seconds
+        self._deadline = self._renewed_at + timeout_seconds
 
     def follow(self) -> None:
         """Return when the verifier has ended. Raises LeaseLost, RunCancelled and VerifierFault."""
@@ -51,16 +60,33 @@ class Follower:
             self._record(self._process.read_events(WATCH_SECONDS))
             self._keep_lease()
             if time.monotonic() > self._deadline:
-                raise VerifierFault(f"The verifier did not end within {settings.VERIFICATION_TIMEOUT_SECONDS} seconds.")
+                raise VerifierFault(f"The verifier did not end within {self._timeout_seconds:g} seconds.")
         self._record(self._process.read_events(0))
 
     def _record(self, events: list[ProgressEvent]) -> None:
         if not events:
             return
         for event in events:
-            self._progress[event.gate] = {"state": event.state, "t": round(event.t, 3)}
-        last = events[-1]
-        record_progress(token=self._token, current_gate=last.gate, progress=self._progress)
+            self._note(event)
+        try:
+            record_progress(token=self._token, current_gate=self._gate, progress=self._progress)
+        except (OperationalError, InterfaceError):
+            # The next event tells it too.
+            connection.close()
+
+    def _note(self, event: ProgressEvent) -> None:
+        at = round(event.t, 3)
+        if self._progress.pop("waiting", None):
+            self._deadline = time.monotonic() + self._timeout_seconds
+        match event:
+            case GateEvent():
+                self._gate = event.gate
+                self._progress[event.gate] = {"state": event.state, "t": at}
+            case TimingEvent():
+                self._progress["timing"] = {"round": event.round, "of": event.of, "t": at}
+            case WaitingEvent():
+                self._progress["waiting"] = {"for": event.awaited, "t": at}
+                self._deadline = time.monotonic() + settings.GPU_WAIT_SECONDS
 
     def _keep_lease(self) -> None:
         age = time.monotonic() - self._renewed_at
@@ -90,6 +116,12 @@ def build_command(run: Run, path: Path) -> list[str]:
     ]
 
 
+def choose_timeout(run: Run) -> float:
+    """Return how many seconds one verification of `run` may take."""
+    timed = run.environment.timed
+    return settings.TIMED_VERIFICATION_TIMEOUT_SECONDS if timed else settings.VERIFICATION_TIMEOUT_SECONDS
+
+
 def conduct_run(run: Run) -> None:
     """Judge a run that this process has just claimed, and write what came of it, once."""
     token = run.lease_token
@@ -107,7 +139,7 @@ def _judge(token: uuid.UUID, run: Run) -> None:
         with _prepare(run) as process:
             try:
                 begin_run(token=token)
-                Follower(token, process).follow()
+                Follower(token, process, choose_timeout(run)).follow()
                 verdict = process.parse_verdict()
             finally:
                 log_tail = process.log_tail

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
-from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.core.files.uploadedfile import UploadedFile
 from django.db.models import QuerySet
@@ -18,6 +17,11 @@ from portal.runs.states import State
 from portal.runs.uploads import UploadError, check_file_name, decode_source
 from portal.systems.models import System
 from verifier.verdict import Outcome
+
+if TYPE_CHECKING:
+    EnvironmentChoice = forms.ModelChoiceField[Environment]
+else:
+    EnvironmentChoice = forms.ModelChoiceField
 
 
 def offer(form: forms.Form, name: str, rows: QuerySet[Any]) -> None:
@@ -42,11 +46,23 @@ class VisibilityForm(forms.Form):
     )
 
 
+class EnvironmentField(EnvironmentChoice):
+    """Says with each environment whether a run would wait for a worker to start."""
+
+    def label_from_instance(self, environment: Environment) -> str:
+        """Return the name of an environment as it is offered."""
+        # `served` notes it.
+        staffed = getattr(environment, "has_worker", False)
+        return environment.title if staffed else f"{environment.title} (no worker at work now)"
+
+
 class SubmissionForm(VisibilityForm):
     """One solution, as a file or as pasted text."""
 
     task = forms.ModelChoiceField(Task.objects.none(), empty_label="Choose a task")
-    environment = forms.ModelChoiceField(Environment.objects.none(), empty_label=None)
+    environment = EnvironmentField(
+        Environment.objects.none(), empty_label=None, help_text="Speed is measured only where there is a GPU."
+    )
     system = forms.ModelChoiceField(System.objects.none(), empty_label=None)
     file = forms.FileField(
         required=False,
@@ -64,7 +80,7 @@ class SubmissionForm(VisibilityForm):
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         offer(self, "task", Task.objects.active().for_lists())
-        offer(self, "environment", Environment.objects.filter(slug__in=settings.SERVED_ENVIRONMENTS))
+        offer(self, "environment", Environment.objects.served())
         offer(self, "system", System.objects.submittable_by(user).distinct())
 
     def clean(self) -> dict[str, Any]:
@@ -106,6 +122,7 @@ class RunFilterForm(forms.Form):
     system = forms.ModelChoiceField(
         System.objects.none(), required=False, empty_label="All systems", to_field_name="slug"
     )
+    environment = forms.ModelChoiceField(Environment.objects.all(), required=False, empty_label="All environments")
     state = forms.ChoiceField(required=False, choices=[("", "All states"), *State.choices])
     outcome = forms.ChoiceField(
         required=False,
@@ -126,6 +143,12 @@ class RunFilterForm(forms.Form):
     def narrow(self, runs: RunQuerySet) -> RunQuerySet:
         """Return the `runs` that were asked for; a choice that does not exist narrows nothing."""
         self.is_valid()
-        names = {"task": "task", "system": "system", "state": "state", "outcome": "verdict__outcome"}
+        names = {
+            "task": "task",
+            "system": "system",
+            "environment": "environment",
+            "state": "state",
+            "outcome": "verdict__outcome",
+        }
         chosen = {names[name]: value for name, value in self.cleaned_data.items() if value}
         return runs.filter(**chosen)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from functools import partial
 
-from django.conf import settings
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.db.models.functions import Coalesce, Now
@@ -45,9 +44,9 @@ def keep_source(text: str, content: bytes) -> Source:
 def _check_target(task: Task, environment: Environment) -> None:
     if not task.active:
         raise ValidationError({"task": f"Task {task.id} is no longer part of the benchmark. Choose another one."})
-    if environment.slug not in settings.SERVED_ENVIRONMENTS:
-        served = ", ".join(settings.SERVED_ENVIRONMENTS)
-        reason = f"No worker of this installation serves {environment.slug}. Choose one of: {served}."
+    served = [known.slug for known in Environment.objects.served()]
+    if environment.slug not in served:
+        reason = f"No worker of this installation serves {environment.slug}. Choose one of: {', '.join(served)}."
         raise ValidationError({"environment": reason})
 
 

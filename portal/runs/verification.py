@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Literal, Self, cast
+from typing import IO, Annotated, Literal, Self, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, PositiveInt, TypeAdapter, ValidationError
 
 from portal.ops.processes import follow_parent
 from verifier.verdict import Gate, Verdict
@@ -37,13 +37,47 @@ class VerifierFault(Exception):
     """The verifier gave no verdict. The reason is on our side, never the submission's."""
 
 
-class ProgressEvent(BaseModel):
-    """One line of the verifier's progress: a gate has started or ended, `t` seconds after the start."""
+class GateEvent(BaseModel):
+    """A gate has started or ended, `t` seconds after the start."""
 
     t: float
     event: Literal["gate"]
     gate: Gate
     state: Literal["started", "passed", "failed", "skipped", "not_timed"]
+
+
+class TimingEvent(BaseModel):
+    """A round of timed calls has ended. `round` exceeds `of` when the planned rounds did not settle it."""
+
+    t: float
+    event: Literal["timing"]
+    round: PositiveInt
+    of: PositiveInt
+
+
+class WaitingEvent(BaseModel):
+    """The verifier waits for something that somebody else uses; any other event says that it has it."""
+
+    t: float
+    event: Literal["waiting"]
+    awaited: str = Field(alias="for", max_length=60)
+
+
+ProgressEvent = Annotated[GateEvent | TimingEvent | WaitingEvent, Field(discriminator="event")]
+_EVENT: TypeAdapter[ProgressEvent] = TypeAdapter(ProgressEvent)
+
+
+class Refusal(BaseModel):
+    """Why the verifier could not even begin, and what to do about it."""
+
+    message: str
+    fix: str = ""
+
+
+class RefusalReport(BaseModel):
+    """What the verifier prints in place of a verdict."""
+
+    error: Refusal
 
 
 def scrub_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -54,7 +88,7 @@ def scrub_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def parse_event(line: bytes) -> ProgressEvent | None:
     """Return the event in `line`, or None when it holds none."""
     try:
-        return ProgressEvent.model_validate_json(line)
+        return _EVENT.validate_json(line)
     except ValidationError:
         return None
 
@@ -152,11 +186,24 @@ class VerifierProcess:
         try:
             return Verdict.model_validate_json(bytes(self._output))
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
+            reason = _read_refusal(bytes(self._output)) or _describe_error(error)
             raise VerifierFault(
-                f"The verifier ended with {_describe_ending(ending)} and no valid verdict: {where} {first['msg']}"
+                f"The verifier ended with {_describe_ending(ending)} and no valid verdict: {reason}"
             ) from error
+
+
+def _read_refusal(output: bytes) -> str:
+    """Return what a verifier said that could not begin, or an empty text when it said nothing of the kind."""
+    try:
+        refusal = RefusalReport.model_validate_json(output).error
+    except ValidationError:
+        return ""
+    return f"{refusal.message} {refusal.fix}".strip()
+
+
+def _describe_error(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))} {first['msg']}"
 
 
 def _describe_ending(ending: os.waitid_result | None) -> str:

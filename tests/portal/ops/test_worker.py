@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +17,11 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
+from pytest_django import Settings
 
+from portal.catalog.models import Environment
 from portal.ops.models import Worker
 from portal.ops.supervisor import hold_lock
 from portal.runs.models import Run, Verdict
@@ -35,12 +39,12 @@ def find_parent(process: int) -> int:
 class RunningWorker:
     """`manage.py worker` with short leases, and ways to find its processes."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, environment: str = "cpu-interpreter") -> None:
+        self.folder, self.environment = folder, environment
         self.start()
 
     def start(self) -> None:
-        environment = {
+        variables = {
             **os.environ,
             "DATABASE_URL": build_database_url(),
             "PORTAL_VAR": str(self.folder),
@@ -49,10 +53,10 @@ class RunningWorker:
             "PORTAL_STALL_SECONDS": "8",
             "PORTAL_VERIFIER_COMMAND": ",".join(FAKE_VERIFIER),
         }
-        command = [sys.executable, "manage.py", "worker", "--environment", "cpu-interpreter"]
+        command = [sys.executable, "manage.py", "worker", "--environment", self.environment]
         with (self.folder / "worker.log").open("ab") as log:
             self.process = subprocess.Popen(
-                command, cwd=settings.BASE_DIR, env=environment, stdout=log, stderr=log, start_new_session=True
+                command, cwd=settings.BASE_DIR, env=variables, stdout=log, stderr=log, start_new_session=True
             )
 
     def list_cluster(self) -> list[int]:
@@ -93,8 +97,8 @@ class RunningWorker:
 
 
 @pytest.fixture
-def worker(tmp_path: Path, catalog: None) -> Iterator[RunningWorker]:
-    running = RunningWorker(tmp_path)
+def worker(tmp_path: Path, catalog: None, request: pytest.FixtureRequest) -> Iterator[RunningWorker]:
+    running = RunningWorker(tmp_path, getattr(request, "param", "cpu-interpreter"))
     try:
         wait_for(lambda: len(running.list_cluster()) >= 5, seconds=60, what="the cluster")
         yield running
@@ -123,6 +127,25 @@ def test_submissions_get_their_verdicts_and_a_poisonous_one_is_parked(worker: Ru
     assert list(Verdict.objects.order_by("id").values_list("outcome", flat=True)) == ["accepted", "rejected"]
     assert [run.attempts.count() for run in runs] == [1, 3, 1]
     assert Worker.objects.alive().get().environment_slug == "cpu-interpreter"
+
+
+@pytest.mark.parametrize("worker", ["h200"], indirect=True)
+def test_a_worker_with_a_gpu_serves_its_environment_for_longer_than_a_lease(
+    worker: RunningWorker, submit: Submit, environment: Environment
+) -> None:
+    """Its lease is of three seconds; the heartbeat and the lease hold while the verifier works."""
+    with pytest.raises(ValidationError, match="No worker of this installation serves l40s"):
+        submit(environment=Environment.objects.get(slug="l40s"))
+    other = submit(source="# do: accept\n", environment=environment)
+    run = submit(source="# do: slow 8\n", environment=Environment.objects.get(slug="h200"))
+    wait_until_running()
+    while Run.objects.filter(pk=run.pk).open().exists():
+        assert Worker.objects.alive().get().environment_slug == "h200"
+        time.sleep(0.5)
+    run.refresh_from_db()
+    other.refresh_from_db()
+    assert (run.state, run.attempt, run.verdict.body["environment"]) == (State.FINISHED, 1, "h200")
+    assert other.state == State.QUEUED
 
 
 @pytest.mark.parametrize(
@@ -195,6 +218,23 @@ def test_a_second_worker_is_refused(tmp_path: Path, catalog: None) -> None:
 def test_an_unknown_environment_is_refused(catalog: None) -> None:
     with pytest.raises(CommandError, match="Known: l40s, cpu-interpreter, h200"):
         call_command("worker", environment="moon")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (FAKE_VERIFIER, "This host cannot judge in l40s.\ngpu: NVIDIA H200. environment l40s needs an NVIDIA L40S"),
+        (["/nonexistent/verifier"], "The verifier cannot be asked about this host"),
+        ([sys.executable, "-c", "import sys; sys.exit('broken')"], "does not say whether this host can judge. broken"),
+    ],
+)
+def test_a_host_that_cannot_judge_takes_no_runs(
+    catalog: None, settings: Settings, command: list[str], words: str
+) -> None:
+    settings.VERIFIER_COMMAND = command
+    with pytest.raises(CommandError, match=re.escape(words)):
+        call_command("worker", environment="l40s")
+    assert not Worker.objects.exists()
 
 
 def test_a_worker_needs_the_tables(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ def test_it_shows_the_failure_code(client: Client, submit: Submit, finish: Finis
         ("?task=l1-09", 3),
         ("?task=l1-01", 0),
         ("?system=hand-written&state=finished", 2),
+        ("?environment=cpu-interpreter", 3),
+        ("?environment=h200", 0),
     ],
 )
 def test_it_narrows(client: Client, submit: Submit, finish: Finish, query: str, count: int) -> None:
@@ -91,5 +93,5 @@ def test_the_number_of_queries_is_fixed(
 ) -> None:
     for _ in range(4):
         finish(submit(visibility="public"))
-    with django_assert_max_num_queries(4):
+    with django_assert_max_num_queries(5):
         client.get("/runs/")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import cast
 
 import pytest
@@ -7,7 +8,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import HttpResponse
 from django.test import Client
 
-from portal.catalog.models import Task
+from portal.catalog.models import Environment, Task
+from portal.ops.models import Worker
 from portal.runs.models import Run
 from portal.runs.uploads import SOURCE_CAP
 from portal.systems.models import System
@@ -145,6 +147,24 @@ def test_a_text_without_a_model_is_judged_with_a_warning(post: Post) -> None:
 @pytest.mark.parametrize("environment", ["l40s", "h200"])
 def test_an_environment_without_a_worker_is_refused(post: Post, environment: str) -> None:
     expect_refusal(post(environment=environment), "not one of the available choices")
+
+
+def test_an_environment_with_a_worker_is_taken(post: Post, gpu: Environment) -> None:
+    assert post(environment="h200").status_code == 302
+    assert Run.objects.get().environment == gpu
+
+
+def test_environments_say_whether_a_worker_is_at_work(post: Post, gpu: Environment) -> None:
+    """The one where a run would start at once is offered first."""
+    page = post.client.get("/submit/").content.decode()
+    options = page.split('id="id_environment"')[1].split("</select>")[0]
+    assert options.index(">NVIDIA H200<") < options.index(">CPU interpreter (no worker at work now)<")
+    assert "L40S" not in options
+
+
+def test_an_environment_whose_worker_went_silent_is_still_offered(post: Post, gpu: Environment) -> None:
+    Worker.objects.update(last_seen_at=datetime(2026, 1, 2, tzinfo=UTC))
+    assert ">NVIDIA H200 (no worker at work now)<" in post.client.get("/submit/").content.decode()
 
 
 def test_a_request_over_the_limit_is_refused_before_it_is_read(post: Post) -> None:

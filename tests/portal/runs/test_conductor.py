@@ -13,6 +13,7 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
+from portal.catalog.models import Environment
 from portal.runs import verification
 from portal.runs.lease import reap_expired_leases
 from portal.runs.models import Run, Verdict
@@ -20,6 +21,7 @@ from portal.runs.services import cancel_run
 from portal.runs.states import State
 from portal.runs.tasks import conduct_next_run
 from portal.runs.verification import parse_event, scrub_environment
+from portal.standings.services import refresh_standing
 from tests.conftest import People, Submit
 from tests.portal.processes import FAKE_VERIFIER, find_processes, wait_for
 
@@ -31,9 +33,9 @@ def fake_verifier(settings: Settings, tmp_path: Path) -> None:
     settings.LEASE_RENEWAL_SECONDS = 0.2
 
 
-def conduct(submit: Submit, order: str) -> Run:
-    run = submit(source=f"# do: {order}\n")
-    conduct_next_run("cpu-interpreter")
+def conduct(submit: Submit, order: str, **given: object) -> Run:
+    run = submit(source=f"# do: {order}\n", **given)
+    conduct_next_run(run.environment_id)
     run.refresh_from_db()
     return run
 
@@ -61,7 +63,9 @@ def test_nothing_due_does_nothing(catalog: None) -> None:
         ("exit", "exit code 70"),
         ("flood", "more than 4,194,304 bytes"),
         ("other-task", "The verdict is for"),
-        ("infrastructure", "INFRA_GPU_FAULT"),
+        ("refuse", "exit code 3 and no valid verdict: unprivileged user namespaces are switched off run: kq doctor"),
+        ("infrastructure INFRA_GPU_FAULT", "INFRA_GPU_FAULT"),
+        ("infrastructure INFRA_UNSTABLE_TIMING", "INFRA_UNSTABLE_TIMING"),
     ],
 )
 def test_a_broken_verifier_costs_an_attempt_and_gives_no_verdict(submit: Submit, order: str, words: str) -> None:
@@ -71,6 +75,18 @@ def test_a_broken_verifier_costs_an_attempt_and_gives_no_verdict(submit: Submit,
     assert attempt.outcome == "infrastructure"
     assert words in attempt.reason
     assert not Verdict.objects.exists()
+
+
+@pytest.mark.parametrize("order", ["refuse", "infrastructure INFRA_GPU_FAULT", "infrastructure INFRA_UNSTABLE_TIMING"])
+def test_what_is_our_fault_is_never_counted(submit: Submit, order: str) -> None:
+    run = submit(source=f"# do: {order}\n", visibility="public")
+    for _ in range(run.max_attempts):
+        conduct_next_run("cpu-interpreter")
+    run.refresh_from_db()
+    assert run.state == State.CRASHED
+    assert not Verdict.objects.exists()
+    standing = refresh_standing(environment_id=run.environment_id, system_id=run.system_id)
+    assert (standing.runs, standing.rejected, standing.failure_modes) == (0, 0, {})
 
 
 def test_the_log_of_a_broken_verifier_is_kept(submit: Submit) -> None:
@@ -97,6 +113,32 @@ def test_a_verifier_that_hangs_is_killed_with_its_group(submit: Submit, settings
     assert time.monotonic() - started < 15
     assert "did not end within 1 seconds" in run.attempts.get().reason
     assert find_processes(str(settings.WORK_DIR)) == []
+
+
+def test_rounds_of_timed_calls_are_progress(submit: Submit) -> None:
+    run = conduct(submit, "rounds")
+    assert run.progress["timing"] == {"round": 5, "of": 4, "t": 0.1}
+    assert run.progress["performance"] == {"state": "started", "t": 0.1}
+
+
+def test_a_timed_verification_may_take_longer(submit: Submit, gpu: Environment, settings: Settings) -> None:
+    settings.VERIFICATION_TIMEOUT_SECONDS, settings.TIMED_VERIFICATION_TIMEOUT_SECONDS = 1, 60
+    assert conduct(submit, "slow 1.8", environment=gpu).state == State.FINISHED
+    assert "did not end within 1 seconds" in conduct(submit, "slow 10").attempts.get().reason
+
+
+def test_waiting_for_the_gpu_does_not_count(submit: Submit, settings: Settings) -> None:
+    settings.VERIFICATION_TIMEOUT_SECONDS = 1
+    run = conduct(submit, "wait 1.8")
+    assert run.state == State.FINISHED
+    assert "waiting" not in run.progress
+
+
+def test_waiting_has_an_end(submit: Submit, settings: Settings) -> None:
+    settings.GPU_WAIT_SECONDS = 1
+    run = conduct(submit, "wait 60")
+    assert run.state == State.QUEUED
+    assert run.progress["waiting"] == {"for": "the GPU", "t": 0.1}
 
 
 class Meanwhile(threading.Thread):
@@ -165,6 +207,10 @@ def test_secrets_stay_here() -> None:
         b'{"t": 1, "event": "stage", "gate": "intake", "state": "passed"}',
         b'{"t": 1, "event": "gate", "gate": "intake", "state": "won"}',
         b'{"t": 1, "event": "gate", "gate": ["intake"], "state": "passed"}',
+        b'{"t": 1, "event": "timing", "round": 0, "of": 4}',
+        b'{"t": 1, "event": "timing", "round": 1}',
+        b'{"t": 1, "event": "waiting"}',
+        b'{"t": 1, "event": "verdict", "outcome": "passed"}',
         b"[" * 4000,
         b"\xff\xfe",
     ],

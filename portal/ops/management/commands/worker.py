@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
 from portal.catalog.models import Environment
+from portal.ops.host import HostUnfit, check_host
 from portal.ops.supervisor import Supervisor, WorkerBusy
 
 
@@ -33,6 +34,10 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, environment: str, **__: Any) -> None:
         check_environment(environment)
+        try:
+            check_host(environment)
+        except HostUnfit as error:
+            raise CommandError(str(error)) from error
         supervisor = Supervisor(environment)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, supervisor.request_stop)
