@@ -6,10 +6,19 @@ import re
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import triton
 import triton.backends.nvidia
 
 BINARIES = Path(triton.backends.nvidia.__file__).parent / "bin"
+
+
+def read_compiler() -> None:
+    """Let Triton take the fingerprint of its own files, which it does once a process and which takes a second."""
+    # Newer versions keep it in another module.
+    modules: list[Any] = [triton.compiler.compiler, triton.runtime.cache]
+    next(module.triton_key for module in modules if hasattr(module, "triton_key"))()
 
 
 def run_on_cubin(tool: str, option: str, cubin: bytes) -> str:

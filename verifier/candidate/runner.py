@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from verifier.candidate import cuda, driver, tensors
+from verifier.candidate.binaries import read_compiler
 from verifier.candidate.channel import Channel, ChannelClosed, Message
 
 MESSAGE_CAP = 2_000
@@ -172,8 +173,11 @@ def main() -> None:
     cuda.guard_extensions()
     driver.install(settings["kind"], settings["capability"], settings["properties"])
     pin_settings()
+    read_compiler()
     try:
         with tensors.DeviceNames(), tensors.DeviceMode():
+            # PyTorch imports hundreds of modules when the first operator is seen by a mode.
+            torch.zeros(1).add(1)
             serve(judge, Runner(Path(sys.argv[3])))
     except ChannelClosed:
         return

@@ -117,8 +117,10 @@ class CompileService:
 
 def main() -> None:
     """Answer until the other end hangs up."""
-    import triton  # noqa: F401 - imported once here, so that every child has it
+    from verifier.candidate.binaries import read_compiler
 
+    # Once here, so that every child has it.
+    read_compiler()
     # The last line is that of whoever asks: the judge, or a GPU.
     channel = Channel(socket.socket(fileno=int(sys.argv[-1])))
     with ThreadPoolExecutor(PARALLEL) as pool:
