@@ -1,0 +1,219 @@
+"""The parts of the self-test that need no box: headers of fixtures, where they belong, and what a report says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from verifier.environment import load_environment
+from verifier.selftest import (
+    SHORT_GPU_LIMITS,
+    SHORT_LIMITS,
+    Fixture,
+    FixtureResult,
+    find_fixture_task,
+    list_fixtures,
+    make_plan,
+    read_fixture,
+    summarise,
+)
+from verifier.turns import Turns
+from verifier.verdict import FailureCode, Gate, GateResult, GateStatus, Outcome, Verdict
+
+TESTS = Path(__file__).resolve().parents[1]
+CPU, GPU = load_environment("cpu-interpreter"), load_environment("h200")
+
+
+def write_fixture(root: Path, kind: str, name: str, *lines: str) -> Path:
+    """Write a fixture whose header has a task, a reason and `lines`."""
+    path = root / kind / f"{name}.py"
+    path.parent.mkdir(exist_ok=True)
+    header = ["# task: l1-09", *lines, "# why: A test of the header.", "", "import torch"]
+    path.write_text("\n".join(header), encoding="utf-8")
+    return path
+
+
+def test_a_header_says_what_a_fixture_is(tmp_path: Path) -> None:
+    path = write_fixture(
+        tmp_path,
+        "honest",
+        "all_of_it",
+        "# environments: h200 l40s",
+        "# expect in h200: TIMING_SIDESTEP",
+        "# expect in l40s: PERF_BELOW_FLOOR",
+        "# also: STALE_CONSTANT",
+        "# also: CORR_VALUE",
+    )
+    assert read_fixture(path) == Fixture(
+        path,
+        task="l1-09",
+        expected="",
+        also=("STALE_CONSTANT", "CORR_VALUE"),
+        environments=("h200", "l40s"),
+        elsewhere=(("h200", "TIMING_SIDESTEP"), ("l40s", "PERF_BELOW_FLOOR")),
+    )
+
+
+def test_an_environment_may_expect_another_code(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, "l1-09", "CORR_VALUE", elsewhere=(("h200", "TIMING_SIDESTEP"),))
+    assert fixture.expect("h200") == "TIMING_SIDESTEP"
+    assert fixture.expect("l40s") == fixture.expect("cpu-interpreter") == "CORR_VALUE"
+
+
+def test_fixtures_are_listed_where_they_make_sense(tmp_path: Path) -> None:
+    write_fixture(tmp_path, "exploits", "b_everywhere", "# expect: CORR_VALUE")
+    write_fixture(tmp_path, "exploits", "a_timed", "# expect: TIMING_SIDESTEP", "# environments: h200 l40s")
+    write_fixture(tmp_path, "honest", "a_descriptor", "# environments: h200")
+    names = {
+        slug: [item.path.stem for item in list_fixtures(tmp_path, slug)] for slug in ("", "cpu-interpreter", "l40s")
+    }
+    assert names == {
+        "": ["a_timed", "b_everywhere", "a_descriptor"],
+        "cpu-interpreter": ["b_everywhere"],
+        "l40s": ["a_timed", "b_everywhere"],
+    }
+
+
+def test_the_fixtures_on_disk_differ_between_environments() -> None:
+    everywhere, gpu, cpu = (
+        {item.path.stem for item in list_fixtures(TESTS, slug)} for slug in ("", "h200", "cpu-interpreter")
+    )
+    assert "host_descriptor" in gpu - cpu
+    assert "tf32_dot" in gpu & cpu
+    assert gpu | cpu <= everywhere
+
+
+def test_every_fixture_on_disk_names_known_environments_and_codes() -> None:
+    for fixture in list_fixtures(TESTS):
+        for slug in (*fixture.environments, *(slug for slug, _ in fixture.elsewhere)):
+            assert load_environment(slug).slug == slug
+        codes = {fixture.expected, *fixture.also, *(code for _, code in fixture.elsewhere)} - {""}
+        assert codes <= set(FailureCode), fixture.path
+
+
+def test_tasks_of_the_benchmark_and_of_the_fixtures_are_found() -> None:
+    assert find_fixture_task("l1-09", TESTS).id == "l1-09"
+    assert find_fixture_task("l1-90", TESTS).path.is_relative_to(TESTS)
+
+
+def make_verdict(outcome: Outcome, *failures: FailureCode, environment: str = "h200") -> Verdict:
+    return Verdict(
+        task="l1-09",
+        environment=environment,
+        solution_sha256="0" * 64,
+        verifier_version="1",
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        seconds=1.0,
+        outcome=outcome,
+        failures=list(failures),
+        gates=[GateResult(gate=gate, status=GateStatus.PASSED) for gate in Gate],
+    )
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ACCEPTED, Outcome.PASSED, Outcome.BELOW_TARGET])
+def test_an_honest_fixture_may_be_slow(outcome: Outcome, tmp_path: Path) -> None:
+    assert Fixture(tmp_path, "l1-09", "").is_as_expected(make_verdict(outcome))
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REJECTED, Outcome.INFRASTRUCTURE])
+def test_an_honest_fixture_must_not_be_rejected_or_lost(outcome: Outcome, tmp_path: Path) -> None:
+    assert not Fixture(tmp_path, "l1-09", "").is_as_expected(make_verdict(outcome, FailureCode.CORR_VALUE))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "failures", "right"),
+    [
+        (Outcome.REJECTED, ["STALE_CONSTANT", "CORR_VALUE"], True),
+        (Outcome.BELOW_TARGET, ["STALE_CONSTANT", "CORR_VALUE"], True),
+        (Outcome.REJECTED, ["CORR_VALUE", "STALE_CONSTANT"], False),
+        (Outcome.REJECTED, ["STALE_CONSTANT"], False),
+        (Outcome.INFRASTRUCTURE, ["INFRA_GPU_FAULT", "STALE_CONSTANT", "CORR_VALUE"], False),
+        (Outcome.INFRASTRUCTURE, ["STALE_CONSTANT", "CORR_VALUE"], False),
+        (Outcome.PASSED, [], False),
+    ],
+)
+def test_an_exploit_must_get_its_code_first_and_its_others_too(
+    outcome: Outcome, failures: list[str], *, right: bool, tmp_path: Path
+) -> None:
+    fixture = Fixture(tmp_path, "l1-09", "STALE_CONSTANT", also=("CORR_VALUE",))
+    assert fixture.is_as_expected(make_verdict(outcome, *map(FailureCode, failures))) is right
+
+
+def test_the_code_of_the_verdicts_environment_counts(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, "l1-09", "CORR_VALUE", elsewhere=(("h200", "TIMING_SIDESTEP"),))
+    sidestepped = (Outcome.REJECTED, FailureCode.TIMING_SIDESTEP)
+    assert fixture.is_as_expected(make_verdict(*sidestepped, environment="h200"))
+    assert not fixture.is_as_expected(make_verdict(*sidestepped, environment="cpu-interpreter"))
+
+
+@pytest.mark.parametrize(
+    ("expected", "rounds"),
+    [
+        ("", 1),
+        ("TIMING_SIDESTEP", 1),
+        ("PERF_BELOW_FLOOR", 1),
+        ("PERF_SLOWER_THAN_BASELINE", 1),
+        ("PERF_BELOW_TARGET", 1),
+        ("STALE_TIMED_OUTPUT", 1),
+        ("STALE_CONSTANT", 0),
+        ("CORR_VALUE", 0),
+        ("PREC_TF32", 0),
+        ("ART_SYNTAX", 0),
+    ],
+)
+def test_only_what_timing_can_show_is_timed(expected: str, rounds: int, tmp_path: Path) -> None:
+    turns = Turns()
+    plan = make_plan(Fixture(tmp_path, "l1-09", expected), GPU, turns)
+    assert (plan.rounds, plan.limits) == (rounds, SHORT_GPU_LIMITS)
+    assert plan.turns is turns
+
+
+def test_a_fixture_is_timed_where_its_code_asks_for_it(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, "l1-09", "CORR_VALUE", elsewhere=(("h200", "TIMING_SIDESTEP"),))
+    assert make_plan(fixture, GPU, None).rounds == 1
+    plan = make_plan(fixture, CPU, None)
+    assert (plan.rounds, plan.limits) == (0, SHORT_LIMITS)
+
+
+def make_result(name: str, *failing: str, kind: str = "exploit", as_expected: bool = True) -> FixtureResult:
+    return FixtureResult.model_validate(
+        {
+            "name": name,
+            "kind": kind,
+            "task": "l1-09",
+            "expected": "CORR_VALUE" if kind == "exploit" else "",
+            "as_expected": as_expected,
+            "outcome": Outcome.REJECTED if failing else Outcome.ACCEPTED,
+            "failures": [],
+            "failing_checks": list(failing),
+            "seconds": 1.0,
+        }
+    )
+
+
+def test_a_check_is_needed_by_what_nothing_else_rejects() -> None:
+    results = [
+        make_result("plain", kind="honest"),
+        make_result("zeros", "values"),
+        make_result("ones", "values"),
+        make_result("twice_wrong", "values", "stale"),
+        make_result("replay", "stale"),
+        make_result("broken_honest", "narrowing", kind="honest"),
+        make_result("slipped_through"),
+    ]
+    report = summarise(CPU, results)
+    assert report.needed_by == {"stale": ["replay"], "values": ["ones", "zeros"]}
+    assert [item.name for item in report.results] == [
+        "ones", "replay", "slipped_through", "twice_wrong", "zeros", "broken_honest", "plain",
+    ]  # fmt: skip
+    assert report.environment == "cpu-interpreter"
+    assert {"torch", "triton"} <= report.versions.keys()
+
+
+def test_a_report_is_well_when_every_fixture_is() -> None:
+    right, wrong = make_result("right", "values"), make_result("wrong", as_expected=False)
+    assert summarise(CPU, [right]).ok
+    assert not summarise(CPU, [right, wrong]).ok
+    assert '"schema":"kernelquest.selftest/1"' in summarise(CPU, [right]).model_dump_json()
