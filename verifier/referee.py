@@ -46,6 +46,11 @@ class Reference:
         answer = self.ask({"do": "run", "inputs": self.slab.write(inputs)})
         return list(self.slab.read(answer["outputs"], self.where).values()), answer["operations"]
 
+    def profile(self, side: str, distribution: str) -> float:
+        """Return the milliseconds of all work on the GPU in one call of a side, by the profiler."""
+        message = {"do": "profile", "side": side, "distribution": distribution, "seed": 0}
+        return float(self.ask(message, BASELINE_SECONDS)["milliseconds"])
+
     def time(self, side: str, distribution: str, seeds: list[int], *, cold: bool) -> dict[str, Any]:
         """Time one call a seed of the `eager` or `compiled` reference; return milliseconds and what was pinned."""
         message = {"do": "time", "side": side, "distribution": distribution, "seeds": seeds, "cold": cold}

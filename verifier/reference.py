@@ -24,6 +24,7 @@ from verifier.candidate.channel import Channel, ChannelClosed, Message
 from verifier.candidate.slab import Slab
 from verifier.device import library
 from verifier.gpu.device import pin_settings, read_settings
+from verifier.gpu.profile import Profiler
 from verifier.gpu.stopwatch import Stopwatch
 from verifier.modules import TaskModules, load_task_modules
 from verifier.task import load_task
@@ -98,6 +99,16 @@ class ReferenceService:
             "released_early": sum(item.released_early for item in readings),
             "settings": read_settings(),
         }
+
+    def profile(self, message: Message) -> Message:
+        """Return the milliseconds of all work on the GPU in one call of a side."""
+        call = self.find_side(message["side"], message["distribution"])
+        inputs = self.draw(message["distribution"], message["seed"])
+        torch.cuda.synchronize()
+        profiler = Profiler()
+        profiler.start()
+        call(*inputs)
+        return {"milliseconds": sum(item["microseconds"] for item in profiler.stop()) / 1e3}
 
     def find_side(self, side: str, distribution: str) -> Callable[..., Any]:
         """Return the eager or the compiled reference, warmed up, and learn how long its queueing takes."""

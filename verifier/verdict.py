@@ -357,6 +357,8 @@ class SideRecord(Model):
 class ClockRecord(Model):
     """The device's events against the judge's own clock, in milliseconds, over windows of many queued calls."""
 
+    windows: int
+    calls: int = Field(description="calls in all windows")
     inside: float
     outside: float = Field(description="less what an empty window takes")
     allowed_difference: float
@@ -386,6 +388,9 @@ class TimingRecord(Model):
     flush_bytes: int
     warm_ups: int
     sides: dict[Literal["eager", "compiled", "candidate"], SideRecord]
+    profiled: dict[Literal["eager", "compiled"], float] = Field(
+        {}, description="milliseconds of all work on the GPU in one call, by the profiler, apart from the timed calls"
+    )
     baseline: Literal["eager", "compiled"]
     speedup: float
     speedup_interval: tuple[float, float]

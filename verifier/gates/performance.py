@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from verifier.evidence.clocks import Gpu, Readings, Watch
 from verifier.faults import InfrastructureFault
@@ -34,6 +34,8 @@ from verifier.verdict import (
 
 Side = Literal["eager", "compiled", "candidate"]
 SIDES: tuple[Side, ...] = get_args(Side)
+Baseline = Literal["eager", "compiled"]
+BASELINES: tuple[Baseline, ...] = get_args(Baseline)
 
 CALLS_A_ROUND = 25
 WARM_UPS = 5
@@ -45,6 +47,14 @@ REPEATED_ROUNDS = 3
 PINNED = {"matmul_tf32": False, "cudnn_tf32": False, "float32_matmul_precision": "highest"}
 
 
+class Window(NamedTuple):
+    """Many calls queued behind one hold: milliseconds by the device's clock and by the judge's."""
+
+    calls: int
+    inside: float
+    outside: float
+
+
 @dataclass
 class Measurement:
     """Everything that was timed so far."""
@@ -52,7 +62,7 @@ class Measurement:
     samples: dict[Side, list[float]] = field(default_factory=lambda: {side: [] for side in SIDES})
     early: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
     outside: list[float] = field(default_factory=list)
-    queued: list[tuple[float, float]] = field(default_factory=list)
+    queued: list[Window] = field(default_factory=list)
     empty: list[float] = field(default_factory=list)
     readings: Readings = field(default_factory=Readings)
     disturbances: list[str] = field(default_factory=list)
@@ -63,7 +73,7 @@ class Measurement:
     sessions: int = 0
 
     @property
-    def baseline(self) -> Literal["eager", "compiled"]:
+    def baseline(self) -> Baseline:
         """The faster of the two baselines."""
         means = {side: summarise(self.samples[side]).mean for side in ("eager", "compiled")}
         return "eager" if means["eager"] <= means["compiled"] else "compiled"
@@ -179,13 +189,15 @@ class PerformanceGate:
         record = session.call_queued(0, nominal.placed, count)
         trial.queued.append(record)
         if not record.measured["released_early"]:
-            measured.queued.append((record.measured["milliseconds"], record.outside_milliseconds))
+            measured.queued.append(Window(count, record.measured["milliseconds"], record.outside_milliseconds))
 
     def judge(self, trial: Trial, target: float | None) -> list[Check]:
         """Make the checks and keep the evidence."""
         measurement = self.measurement
-        inside, outside = zip(*measurement.queued, strict=True) if measurement.queued else ((), ())
-        clocks = compare_clocks(inside, outside, measurement.empty)
+        windows = measurement.queued
+        clocks = compare_clocks(
+            [item.inside for item in windows], [item.outside for item in windows], measurement.empty
+        )
         floor = compute_floor(trial.task.specification, trial.environment.device, trial.dims)
         trial.timing = self.record(trial, clocks, floor)
         return [
@@ -216,6 +228,10 @@ class PerformanceGate:
             flush_bytes=trial.session.described["flush_bytes"],
             warm_ups=WARM_UPS,
             sides=sides,
+            profiled={
+                side: trial.reference.profile(side, trial.task.specification.distributions[0].name)
+                for side in BASELINES
+            },
             baseline=measurement.baseline,
             speedup=measurement.speedup,
             speedup_interval=find_speedup_interval(
@@ -223,6 +239,8 @@ class PerformanceGate:
             ),
             floor_milliseconds=floor.milliseconds if floor else None,
             clocks=ClockRecord(
+                windows=len(measurement.queued),
+                calls=sum(item.calls for item in measurement.queued),
                 inside=clocks.inside,
                 outside=clocks.outside,
                 allowed_difference=clocks.allowed_difference,
