@@ -24,14 +24,34 @@ class Reference:
 
     def __init__(self, task: Task, worker: Worker, slab: Slab, where: torch.device) -> None:
         self.task, self.channel, self.slab, self.where = task, worker.channel, slab, where
+        self.warming = False
+
+    def warm_up(self, distribution: str) -> None:
+        """Let the worker compile and warm up both sides while the judge goes on. Raises InfrastructureFault."""
+        self.channel.deadline = time.monotonic() + REFERENCE_SECONDS
+        try:
+            self.channel.send({"do": "warm_up", "distribution": distribution})
+        except Exception as error:
+            raise InfrastructureFault(f"the reference worker failed: {type(error).__name__}: {error}") from error
+        self.warming = True
 
     def ask(self, message: Message, seconds: float = REFERENCE_SECONDS) -> Message:
         """Ask the worker. Raises InfrastructureFault."""
-        self.channel.deadline = time.monotonic() + seconds
         try:
-            answer, _ = self.channel.ask(message)
+            if self.warming:
+                self.warming = False
+                self.channel.deadline = time.monotonic() + BASELINE_SECONDS
+                self.check(self.channel.receive()[0])
+            self.channel.deadline = time.monotonic() + seconds
+            return self.check(self.channel.ask(message)[0])
+        except InfrastructureFault:
+            raise
         except Exception as error:
             raise InfrastructureFault(f"the reference worker failed: {type(error).__name__}: {error}") from error
+
+    @staticmethod
+    def check(answer: Message) -> Message:
+        """Return an answer that is none of failure. Raises InfrastructureFault."""
         if "error" in answer:
             raise InfrastructureFault(f"the reference worker failed: {answer['error']}")
         return answer

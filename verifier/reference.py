@@ -82,9 +82,6 @@ class ReferenceService:
 
     def time(self, message: Message) -> Message:
         """Time one call of a side for each seed, on inputs drawn for it."""
-        if self.stopwatch is None:
-            self.stopwatch = Stopwatch(self.l2_bytes)
-            torch.cuda.set_stream(self.stopwatch.stream)
         call = self.find_side(message["side"], message["distribution"])
         pin_settings()
         gc.collect()
@@ -100,6 +97,12 @@ class ReferenceService:
             "settings": read_settings(),
         }
 
+    def warm_up(self, message: Message) -> Message:
+        """Compile and warm up both sides."""
+        for side in ("eager", "compiled"):
+            self.find_side(side, message["distribution"])
+        return {}
+
     def profile(self, message: Message) -> Message:
         """Return the milliseconds of all work on the GPU in one call of a side."""
         call = self.find_side(message["side"], message["distribution"])
@@ -113,6 +116,9 @@ class ReferenceService:
     def find_side(self, side: str, distribution: str) -> Callable[..., Any]:
         """Return the eager or the compiled reference, warmed up, and learn how long its queueing takes."""
         assert self.model is not None
+        if self.stopwatch is None:
+            self.stopwatch = Stopwatch(self.l2_bytes)
+            torch.cuda.set_stream(self.stopwatch.stream)
         if side not in self.sides:
             call = self.model if side == "eager" else torch.compile(self.model)
             for seed in (1, 2, 3):

@@ -61,6 +61,9 @@ class CorrectnessGate:
                 failing.append((sample, self.classify(trial, sample)))
             trial.remember(sample)
             trial.retire(sample)
+        if trial.environment.timed and trial.rounds:
+            # From here on the reference is not needed for a while.
+            trial.reference.warm_up(trial.task.specification.distributions[0].name)
         return [self.summarise(trial, failing)]
 
     @staticmethod
