@@ -9,7 +9,6 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -167,7 +166,11 @@ class Verification:
         self.target = certificate.target if certificate else None
         self.gpu = Gpu()
         check_gpu(self.gpu, self.environment)
-        with nullcontext() if self.plan.turns else Lease(self.gpu.uuid, self.report_waiting):
+        if self.plan.turns:
+            self.run_gates()
+            return
+        with Lease(self.gpu.uuid, self.report_waiting):
+            self.gpu.check_idle()
             self.run_gates()
 
     def refuse(self, error: BundleError) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from verifier.faults import InfrastructureFault
 from verifier.sandbox import list_descendants
+from verifier.verdict import FailureCode
 
 SAMPLE_SECONDS = 0.1
 LEASE_SECONDS = 3_600.0
@@ -87,6 +88,15 @@ class Gpu:
         """Return the processes that compute on it, as far as this host can see them."""
         return {item.pid for item in self.nvml.nvmlDeviceGetComputeRunningProcesses(self.handle)}
 
+    def check_idle(self) -> None:
+        """Raise InfrastructureFault when somebody else computes on it."""
+        strangers = self.list_processes() - {os.getpid(), *list_descendants(os.getpid())}
+        if strangers:
+            raise InfrastructureFault(
+                f"other processes use the GPU: {', '.join(map(str, sorted(strangers)))}",
+                FailureCode.INFRA_UNSTABLE_TIMING,
+            )
+
     def read(self, readings: Readings, known: Collection[int]) -> None:
         """Add one sample."""
         nvml = self.nvml
@@ -100,7 +110,7 @@ class Gpu:
 
 
 class Watch:
-    """Reads the GPU ten times a second while a block runs. Processes that descend from this one are no strangers."""
+    """Reads the GPU ten times a second while a block runs. Who uses it when the block begins is no stranger."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu, self.readings = gpu, Readings()
@@ -109,7 +119,7 @@ class Watch:
         self.failure = ""
 
     def run(self) -> None:
-        known = {os.getpid(), *list_descendants(os.getpid())}
+        known = {*self.gpu.list_processes(), os.getpid(), *list_descendants(os.getpid())}
         while not self.ended.wait(SAMPLE_SECONDS):
             try:
                 self.gpu.read(self.readings, known)
