@@ -63,7 +63,7 @@ class Run(models.Model):
     lease_expires_at = models.DateTimeField(null=True)
     worker = models.CharField(max_length=120, blank=True)
     current_gate = models.CharField(max_length=11, choices=_choices(Gate), blank=True)
-    progress = models.JSONField(default=dict, help_text="Gate to its last progress event.")
+    progress = models.JSONField(default=dict, help_text="The last event of each gate, of timing and of waiting.")
     queued_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)

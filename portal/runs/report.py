@@ -13,6 +13,7 @@ from django.contrib.auth.models import AnonymousUser
 from portal.accounts.models import User
 from portal.ops.models import Worker
 from portal.runs.models import Attempt, Run
+from portal.runs.speed import Speed, build_speed
 from portal.runs.states import State
 from verifier.verdict import Gate, Verdict
 
@@ -33,6 +34,7 @@ class GateProgress:
 
     gate: Gate
     status: str
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,11 @@ class Report:
     served: bool
 
     @property
+    def speed(self) -> Speed | None:
+        """What was measured, when the verdict holds it."""
+        return build_speed(self.verdict) if self.verdict else None
+
+    @property
     def announcement(self) -> str:
         """One sentence on where the run is, for a screen reader."""
         if self.verdict:
@@ -54,8 +61,12 @@ class Report:
             return f"Finished: {self.verdict.outcome.replace('_', ' ')}{f', {code}' if code else ''}."
         if self.run.state == State.QUEUED:
             return f"Queued, {self.ahead} ahead."
-        gate = f", {self.run.current_gate} gate" if self.run.current_gate and not self.run.is_terminal else ""
-        return f"{self.run.get_state_display()}{gate}."
+        words = [self.run.get_state_display()]
+        if not self.run.is_terminal:
+            words += [f"{self.run.current_gate} gate"] if self.run.current_gate else []
+            words += [gate.detail for gate in self.gates if gate.detail]
+            words += [f"waiting for {awaited}"] if (awaited := find_awaited(self.run)) else []
+        return f"{', '.join(words)}."
 
     @property
     def version(self) -> str:
@@ -64,22 +75,38 @@ class Report:
         return hashlib.sha256(shown.encode()).hexdigest()[:16]
 
 
-def describe_attempt(attempt: Attempt) -> Step:
-    """Return the timeline's entry of one attempt."""
+def find_awaited(run: Run) -> str:
+    """Return what the verifier of a held `run` waits for because somebody else uses it, or an empty text."""
+    return str(run.progress.get("waiting", {}).get("for", "")) if run.is_held else ""
+
+
+def describe_attempt(attempt: Attempt, awaited: str) -> Step:
+    """Return the timeline's entry of one attempt; one in progress may wait for what is `awaited`."""
     current = attempt.outcome == Attempt.Outcome.OPEN
-    detail = f"{attempt.get_outcome_display()}. {attempt.reason}" if not current else f"On {attempt.worker}."
-    return Step(f"Attempt {attempt.number}", attempt.started_at, detail.strip(), current)
+    waiting = f"Waiting for {awaited}, which another verification uses." if awaited else ""
+    words = [f"On {attempt.worker}.", waiting] if current else [f"{attempt.get_outcome_display()}.", attempt.reason]
+    return Step(f"Attempt {attempt.number}", attempt.started_at, " ".join(filter(None, words)), current)
 
 
 def build_steps(run: Run, attempts: Iterable[Attempt], ahead: int) -> list[Step]:
     """Return the way of `run` so far, the latest step last."""
-    steps = [Step("Submitted", run.queued_at), *map(describe_attempt, attempts)]
+    awaited = find_awaited(run)
+    steps = [Step("Submitted", run.queued_at), *(describe_attempt(attempt, awaited) for attempt in attempts)]
     if run.state == State.QUEUED:
         waiting = "Next in line." if not ahead else f"{ahead} ahead in the queue."
         steps.append(Step("Waiting for a worker", None, waiting, current=True))
     elif run.is_terminal:
         steps.append(Step(run.get_state_display(), run.finished_at))
     return steps
+
+
+def describe_rounds(run: Run) -> str:
+    """Return how many rounds have been timed, in words; more than planned when those did not settle it."""
+    timing = run.progress.get("timing")
+    if not timing:
+        return ""
+    done, planned = timing["round"], timing["of"]
+    return f"round {done} of {planned} timed" if done <= planned else f"round {done} timed, {planned} did not settle it"
 
 
 def build_gates(run: Run, verdict: Verdict | None) -> list[GateProgress]:
@@ -89,7 +116,10 @@ def build_gates(run: Run, verdict: Verdict | None) -> list[GateProgress]:
     said = {gate: run.progress.get(gate, {}).get("state", "waiting") for gate in Gate}
     if run.is_terminal:
         said = {gate: "skipped" if state in ("waiting", "started") else state for gate, state in said.items()}
-    return [GateProgress(gate, state) for gate, state in said.items()]
+    rounds = {Gate.PERFORMANCE: describe_rounds(run)}
+    return [
+        GateProgress(gate, state, rounds.get(gate, "") if state == "started" else "") for gate, state in said.items()
+    ]
 
 
 def read_verdict(run: Run, user: User | AnonymousUser) -> Verdict:

@@ -15,7 +15,7 @@ class Standing(models.Model):
     system = models.ForeignKey(System, on_delete=models.CASCADE, related_name="standings")
     runs = models.PositiveIntegerField(default=0)
     passed = models.PositiveIntegerField(default=0)
-    accepted = models.PositiveIntegerField(default=0, help_text="Gates 0 to 3 passed; not timed here.")
+    accepted = models.PositiveIntegerField(default=0, help_text="Gates 0 to 3 passed; not timed, or no target yet.")
     below_target = models.PositiveIntegerField(default=0)
     rejected = models.PositiveIntegerField(default=0)
     rejected_fast = models.PositiveIntegerField(default=0, help_text="Rejected although measured at or above target.")

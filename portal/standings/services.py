@@ -11,8 +11,6 @@ from portal.standings.models import Standing
 from portal.standings.statistics import geometric_mean
 from verifier.verdict import FailureCode, Outcome
 
-_COUNTED_SPEED = (Outcome.PASSED, Outcome.BELOW_TARGET)
-
 
 def _count_outcomes(verdicts: QuerySet[Verdict]) -> dict[str, int]:
     counts = {outcome: Count("id", filter=Q(outcome=outcome)) for outcome in Outcome if outcome != "infrastructure"}
@@ -43,8 +41,7 @@ def _count_failure_modes(verdicts: QuerySet[Verdict]) -> dict[str, int]:
 def _average_speedup(verdicts: QuerySet[Verdict]) -> float | None:
     """The geometric mean over tasks of the geometric mean over a task's runs, so that every task weighs the same."""
     speedups: defaultdict[str, list[float]] = defaultdict(list)
-    counted = verdicts.filter(outcome__in=_COUNTED_SPEED, speedup__gt=0)
-    for task, speedup in counted.values_list("run__task", "speedup"):
+    for task, speedup in verdicts.filter(speedup__gt=0).values_list("run__task", "speedup"):
         speedups[task].append(cast(float, speedup))
     return geometric_mean(map(geometric_mean, speedups.values())) if speedups else None
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import template
 
-from portal.runs.labels import GATE_LABELS, OUTCOME_EXPLANATIONS, OUTCOME_LABELS
+from portal.runs.labels import (
+    GATE_LABELS,
+    NO_TARGET,
+    NOT_TIMED,
+    OUTCOME_EXPLANATIONS,
+    OUTCOME_LABELS,
+    PHASE_LABELS,
+)
 from portal.runs.models import Run
 from portal.runs.states import State
 from verifier.verdict import Check, DistributionRecord, Figure, Outcome
@@ -34,6 +42,14 @@ def figure(value: Figure) -> str:
 
 
 @register.filter
+def milliseconds(value: float | None) -> str:
+    """Write a time in milliseconds with four significant digits, so that equal precision looks equal."""
+    if value is None or abs(value) >= _GROUPED:
+        return figure(value)
+    return f"{value:#.4g}".rstrip(".")
+
+
+@register.filter
 def observed(check: Check) -> str:
     """Write what a check saw, with its unit."""
     return figure(check.observed) if check.observed is None else f"{figure(check.observed)} {check.unit}".strip()
@@ -57,6 +73,24 @@ def percentage(share: float | None) -> str:
 def speedup(value: float | None) -> str:
     """Write a speedup, such as 1.70x."""
     return "\u2013" if value is None else f"{value:.2f}x"
+
+
+@register.filter
+def span(values: Sequence[float], unit: str) -> str:
+    """Write lowest and highest readings, or lowest, median and highest ones, with their unit."""
+    if not any(values):
+        return figure(None)
+    lowest, *middle, highest = map(figure, values)
+    if lowest == highest:
+        return f"{lowest} {unit}"
+    median = f", median {middle[0]}" if middle else ""
+    return f"{lowest} to {highest} {unit}{median}"
+
+
+@register.filter
+def phase_label(phase: str) -> str:
+    """Return the words for a part of a verification."""
+    return PHASE_LABELS.get(phase, phase.replace("_", " "))
 
 
 @register.filter
@@ -89,8 +123,10 @@ def check_badge(check: Check | DistributionRecord) -> dict[str, str]:
 def run_badge(run: Run) -> dict[str, str]:
     """Show the state of a run, or its outcome when it has one."""
     if run.state == State.FINISHED:
-        outcome = run.verdict.outcome
-        return {"label": OUTCOME_LABELS[Outcome(outcome)], "tone": "bad" if outcome == Outcome.REJECTED else "good"}
+        outcome = Outcome(run.verdict.outcome)
+        accepted = NO_TARGET if run.environment.timed else NOT_TIMED
+        label = accepted if outcome is Outcome.ACCEPTED else OUTCOME_LABELS[outcome]
+        return {"label": label, "tone": "bad" if outcome is Outcome.REJECTED else "good"}
     tone = "" if run.state in (State.QUEUED, State.CANCELLED) else "bad" if run.state == State.CRASHED else "busy"
     return {"label": run.get_state_display(), "tone": tone}
 
@@ -98,7 +134,7 @@ def run_badge(run: Run) -> dict[str, str]:
 @register.filter
 def joined(values: dict[str, Any]) -> str:
     """Write a mapping on one line."""
-    return ", ".join(f"{key} {value}" for key, value in values.items()) or "\u2013"
+    return ", ".join(f"{key} {figure(value)}" for key, value in values.items()) or "\u2013"
 
 
 @register.filter

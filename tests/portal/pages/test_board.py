@@ -4,8 +4,9 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
+from portal.catalog.models import Environment
 from tests.conftest import Submit
-from tests.portal.factories import reject
+from tests.portal.factories import judge_timed, reject
 from tests.portal.pages.conftest import Finish
 from verifier.verdict import FailureCode
 
@@ -50,6 +51,18 @@ def test_it_shows_what_was_verified_here(client: Client, submit: Submit, finish:
     assert "50.0 %" in page
     assert "1 precision loss" in page
     assert "not timed here" in page
+
+
+def test_environments_are_kept_apart(client: Client, submit: Submit, finish: Finish, gpu: Environment) -> None:
+    finish(submit(visibility="public"), reject, FailureCode.PREC_TF32)
+    finish(submit(visibility="public", environment=gpu), judge_timed)
+    page = read(client)
+    interpreter, timed = (
+        page.split(f'id="board-{slug}"')[1].split("</table>")[0] for slug in ("cpu-interpreter", "h200")
+    )
+    assert ("0.0 %" in interpreter, "not timed here" in interpreter, "14.75x" in interpreter) == (True, True, False)
+    assert ("100.0 %" in timed, "14.75x" in timed, "precision loss" in timed) == (True, True, False)
+    assert "?system=hand-written&amp;environment=h200" in timed
 
 
 def test_the_name_of_a_system_is_escaped(client: Client, submit: Submit, finish: Finish) -> None:

@@ -2,7 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from portal.runs.templatetags.run_display import allowed, dimensions, figure, joined, observed, percentage, speedup
+from portal.runs.templatetags.run_display import (
+    allowed,
+    dimensions,
+    figure,
+    joined,
+    milliseconds,
+    observed,
+    percentage,
+    phase_label,
+    span,
+    speedup,
+)
 from verifier.verdict import Check, Figure
 
 
@@ -49,6 +60,38 @@ def test_shares_and_speedups() -> None:
     assert (speedup(1.7), speedup(None)) == ("1.70x", "\u2013")
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.98, "1.980"),
+        (0.087976, "0.08798"),
+        (1000.4, "1000"),
+        (23456.7, "23,457"),
+        (0.0, "0.000"),
+        (None, "\u2013"),
+    ],
+)
+def test_milliseconds(value: float | None, text: str) -> None:
+    assert milliseconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((1410, 1905, 1980), "1,410 to 1,980 MHz, median 1,905"),
+        ((1980, 1980, 1980), "1,980 MHz"),
+        ((32, 37), "32 to 37 MHz"),
+        ((0, 0, 0), "\u2013"),
+    ],
+)
+def test_spans(values: tuple[int, ...], text: str) -> None:
+    assert span(values, "MHz") == text
+
+
+def test_phases() -> None:
+    assert (phase_label("start"), phase_label("something_new")) == ("start of the processes", "something new")
+
+
 def test_mappings_and_shapes() -> None:
-    assert (joined({"num_warps": 4, "num_stages": 2}), joined({})) == ("num_warps 4, num_stages 2", "\u2013")
+    assert (joined({"num_warps": 4, "fusion": True}), joined({})) == ("num_warps 4, fusion yes", "\u2013")
     assert (dimensions(["M", 4]), dimensions([])) == ("M \u00d7 4", "scalar")

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
+from portal.catalog.models import Environment
 from portal.runs.models import Run
 from tests.conftest import Submit
-from tests.portal.factories import reject
+from tests.portal.factories import judge_timed, reject
 from tests.portal.pages.conftest import Finish, Visit
 from verifier.verdict import FailureCode
 
@@ -77,6 +80,18 @@ def test_a_choice_that_does_not_exist_narrows_nothing(client: Client, submit: Su
 def test_the_names_of_systems_that_one_may_not_see_are_not_offered(visit: Visit, submit: Submit) -> None:
     submit(visibility="private")
     assert "Hand-written" not in visit("charlie").get("/runs/").content.decode()
+
+
+def test_an_environment_with_a_gpu_shows_the_speed_that_counts(
+    client: Client, submit: Submit, finish: Finish, gpu: Environment
+) -> None:
+    runs = [submit(environment=gpu, visibility="public") for _ in range(3)]
+    finish(runs[0], judge_timed)
+    finish(runs[1], judge_timed, outcome="rejected", failures=["PREC_TF32"], speedup=None)
+    page = client.get("/runs/?environment=h200").content.decode()
+    speeds = re.findall(r'data-label="Speedup">(.*?)</td>', page)
+    assert speeds == ["\u2013", "\u2013", "14.75x"]
+    assert "Accepted, no target yet" in page
 
 
 def test_pages_keep_the_filter(client: Client, submit: Submit, monkeypatch: pytest.MonkeyPatch) -> None:

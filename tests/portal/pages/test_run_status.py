@@ -5,6 +5,7 @@ import re
 import pytest
 from django.test import Client
 
+from portal.catalog.models import Environment
 from portal.runs import lease
 from portal.runs.models import Run
 from portal.runs.services import cancel_run
@@ -48,6 +49,43 @@ def test_progress_is_a_change(visit: Visit, submit: Submit) -> None:
     event = {"t": 0.1, "event": "gate", "gate": "intake", "state": "started"}
     lease.record_progress(token=run.lease_token, current_gate="intake", progress={"intake": event})
     assert "intake gate" in client.get(poll).content.decode()
+
+
+def test_rounds_of_timed_calls_are_a_change(visit: Visit, submit: Submit, gpu: Environment) -> None:
+    client, run = visit("alice"), start_run(submit(environment=gpu))
+    assert run.lease_token is not None
+    for number, words in ((1, "round 1 of 4 timed"), (4, "round 4 of 4 timed"), (5, "round 5 timed, 4 did not settle")):
+        poll = read_poll(client, run)
+        progress = {"performance": {"t": 9, "state": "started"}, "timing": {"t": 9, "round": number, "of": 4}}
+        lease.record_progress(token=run.lease_token, current_gate="performance", progress=progress)
+        page = client.get(poll).content.decode()
+        gates = page.split('<ol class="gates">')[1].split("</ol>")[0]
+        assert words in gates
+        assert f">Running, performance gate, {words}" in page
+
+
+def test_rounds_are_over_when_the_gate_is(visit: Visit, submit: Submit, gpu: Environment) -> None:
+    run = start_run(submit(environment=gpu))
+    assert run.lease_token is not None
+    progress = {
+        "performance": {"t": 9, "state": "passed"},
+        "timing": {"t": 9, "round": 4, "of": 4},
+        "structural": {"t": 9, "state": "started"},
+    }
+    lease.record_progress(token=run.lease_token, current_gate="structural", progress=progress)
+    assert "round 4" not in visit("alice").get(f"/runs/{run.public_id}/").content.decode()
+
+
+def test_waiting_for_the_gpu_is_a_change(visit: Visit, submit: Submit, gpu: Environment) -> None:
+    client, run = visit("alice"), start_run(submit(environment=gpu))
+    poll = read_poll(client, run)
+    assert run.lease_token is not None
+    lease.record_progress(token=run.lease_token, current_gate="", progress={"waiting": {"t": 1, "for": "the GPU"}})
+    page = client.get(poll).content.decode()
+    assert "Waiting for the GPU, which another verification uses." in page
+    assert ">Running, waiting for the GPU." in page
+    lease.fail_attempt(token=run.lease_token, reason="The GPU was lost.")
+    assert "aiting for the GPU" not in client.get(poll).content.decode()
 
 
 def test_a_place_in_the_queue_is_a_change(visit: Visit, submit: Submit, people: People) -> None:

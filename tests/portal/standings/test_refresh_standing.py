@@ -73,6 +73,12 @@ def test_every_task_weighs_the_same_in_the_mean_speedup(decide: Judge) -> None:
     assert (standing.below_target, standing.rejected_fast) == (1, 1)
 
 
+def test_a_speed_counts_where_no_target_is_certified_yet(decide: Judge) -> None:
+    decide(Outcome.ACCEPTED, speedup=3.0, measured_speedup=3.0)
+    decide(Outcome.REJECTED, FailureCode.PREC_TF32, measured_speedup=100.0)
+    assert Standing.objects.get().geometric_mean_speedup == pytest.approx(3.0)
+
+
 def test_rejected_and_slow_is_not_rejected_and_fast(decide: Judge) -> None:
     decide(Outcome.REJECTED, FailureCode.PREC_TF32, measured_speedup=1.9, target=2.0)
     decide(Outcome.REJECTED, FailureCode.PREC_TF32, measured_speedup=9.0)
