@@ -148,6 +148,11 @@ class Verification:
                 self.run_gates()
         except InfrastructureFault as fault:
             self.lose(fault)
+        except RuntimeError as error:
+            # Submissions' work fails in a process of its own, so this is the GPU or the oracle on it.
+            if "CUDA" not in str(error):
+                raise
+            self.lose(InfrastructureFault(f"the GPU failed: {error}", FailureCode.INFRA_GPU_FAULT))
         return self.conclude()
 
     def lose(self, fault: InfrastructureFault) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -140,6 +142,7 @@ class Trial:
     target: float | None = None
     timing: TimingRecord | None = None
     rounds: int = ROUNDS
+    judging_seconds: float = math.inf
     turns: Turns = field(default_factory=Turns)
     report: Callable[[dict[str, Any]], None] = ignore
     pass_phase: Callable[[str], None] = ignore
@@ -200,6 +203,12 @@ class Trial:
         """Compare a result with the sample's oracle."""
         sample.result = result
         sample.comparison = compare_all(result.outputs, sample.oracle, self.task.specification.tolerance)
+
+    def measure_judging(self, inputs: Tensors, outputs: list[torch.Tensor]) -> None:
+        """Learn how long an oracle and a comparison take, once their code is loaded."""
+        started = time.perf_counter()
+        compare_all(outputs, self.compute_oracle(inputs), self.task.specification.tolerance)
+        self.judging_seconds = time.perf_counter() - started
 
     def watch_inputs(self, sample: Sample) -> None:
         """Note which inputs no longer hold what the judge put there."""

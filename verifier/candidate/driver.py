@@ -48,7 +48,7 @@ OPTIONS = (
 def choose_options(metadata: Any) -> Message:
     """Return the options of a kernel that shape its machine code or its launch."""
     found = {name: getattr(metadata, name, None) for name in OPTIONS}
-    return {name: value for name, value in found.items() if value is not None and value is not False}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def find_constants(source: Any) -> set[str]:

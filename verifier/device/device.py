@@ -255,7 +255,7 @@ class Device(ABC):
             self.fill_with_poison(result)
         self.record.library_calls[base] += 1
         self.record.library_operations[base] += library.count_operations(function, args, kwargs, result)
-        if narrowing := library.find_narrowing(args, kwargs, result):
+        if narrowing := library.find_narrowing(base, args, kwargs, result):
             self.record.narrowing[f"{base}: {narrowing}"] += 1
         if self.recording is not None and not function.is_view:
             self.recording.append(make_replay(function, args, kwargs, result))

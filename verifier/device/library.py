@@ -71,6 +71,9 @@ NARROW = {
 }
 
 
+EIGHT_BIT_PRODUCT = re.compile(r"int_mm|scaled_mm|scaled_grouped_mm|int[48]pack_mm|mixed_dtypes_linear")
+
+
 class NotPermitted(Exception):
     """The operator does not exist on this device."""
 
@@ -148,8 +151,10 @@ def count_operations(function: OpOverload, args: Any, kwargs: Any, result: Any) 
     return work
 
 
-def find_narrowing(args: Any, kwargs: Any, result: Any) -> str:
+def find_narrowing(name: str, args: Any, kwargs: Any, result: Any) -> str:
     """Return ``float32 -> float16`` when an operator made narrow floats from wider ones, else an empty text."""
+    if EIGHT_BIT_PRODUCT.search(name):
+        return "8-bit product"
     given = [
         tensor.dtype for tensor in list_tensors([args, kwargs]) if tensor.is_floating_point() and tensor.numel() > 1
     ]

@@ -64,6 +64,9 @@ class CorrectnessGate:
         if trial.environment.timed and trial.rounds:
             # From here on the reference is not needed for a while.
             trial.reference.warm_up(trial.task.specification.distributions[0].name)
+            assert trial.nominal is not None
+            assert trial.nominal.result is not None
+            trial.measure_judging(trial.nominal.inputs, trial.nominal.result.outputs)
         return [self.summarise(trial, failing)]
 
     @staticmethod

@@ -12,7 +12,7 @@ from verifier.verdict import Check, FailureCode, Gate, MachineCodeRecord, rank_f
 
 _ASSIGNMENT = re.compile(r"^\s*(%[\w$.\-]+) = arith\.(truncf|extf|subf) ([^:]*)", re.MULTILINE)
 _VALUE = re.compile(r"%[\w$.\-]+")
-_EIGHT_BITS = re.compile(r"float8|argument f8")
+_EIGHT_BITS = re.compile(r"float8|argument f8|8-bit")
 _SPLIT_PRODUCT = re.compile(r"inputPrecision = (?:tf32x3|bf16x\d)")
 
 
