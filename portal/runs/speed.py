@@ -52,7 +52,7 @@ class Speed:
 
 def build_sides(verdict: Verdict, timing: TimingRecord) -> list[Side]:
     """Return every side, the submission last."""
-    profiled: dict[str, float] = dict(timing.profiled)
+    profiled = {str(name): value for name, value in timing.profiled.items()}
     if verdict.evidence.activities:
         profiled["candidate"] = sum(activity.milliseconds for activity in verdict.evidence.activities)
     return [
