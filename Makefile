@@ -18,8 +18,8 @@ demo: ## Set up, start the portal and one worker, print the address (DEMO_PORT=8
 test: setup lint types migrations ## Set up, then run every check and every test
 	@$(BIN)/python -m pytest
 
-conscience: setup ## Run every exploit and every honest fixture through the verifier (about a quarter of an hour)
-	@$(BIN)/python -m pytest -m "full or not full" tests/verifier/test_conscience.py
+conscience: setup ## Run every exploit and every honest fixture through the verifier (about half an hour)
+	@$(BIN)/python -m verifier selftest --jobs 2
 
 test-postgres: setup ## Run the portal's tests on a throw-away PostgreSQL
 	@$(BIN)/python -m tests.postgres -- $(BIN)/python -m pytest tests/portal
@@ -45,6 +45,7 @@ lock: ## Write the locks from pyproject.toml (needs uv)
 	@$(COMPILE) $(LOCK_OPTIONS) --extra verifier --extra dev -o requirements/dev.txt
 	@$(COMPILE) $(LOCK_OPTIONS) --extra verifier -c requirements/dev.txt -o requirements/demo.txt
 	@$(COMPILE) $(LOCK_OPTIONS) -c requirements/dev.txt -o requirements/web.txt
+	@$(COMPILE) $(LOCK_OPTIONS) --extra h200 -c requirements/web.txt -o requirements/h200.txt
 
 upgrade: ## Write the locks with the newest versions that pyproject.toml allows
 	@$(MAKE) --no-print-directory lock LOCK_OPTIONS=--upgrade

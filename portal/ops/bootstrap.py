@@ -1,6 +1,6 @@
 """Make `.venv` from a lock, so that `make demo` and `make test` work from a fresh clone.
 
-Run as `python3 -I portal/ops/bootstrap.py web|demo|dev`. Standard library only. It must also parse on old Pythons, so
+Run as `python3 -I portal/ops/bootstrap.py web|demo|dev|h200`. Standard library only. It must also parse on old Pythons, so
 that they get a message and not a traceback.
 """
 
@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 OLDEST, NEWEST = (3, 11), (3, 12)
 PROBE = "import importlib.util as u, sys; print(*sys.version_info[:2], int(u.find_spec('ensurepip') is not None))"
 
-# Each lock holds everything of the one before it.
-LOCKS = ("web", "demo", "dev")
+# Each lock and those that it holds all of. A host of one environment has that environment's PyTorch and Triton.
+LOCKS = {"web": ("web",), "demo": ("web", "demo"), "dev": ("web", "demo", "dev"), "h200": ("web", "h200")}
 GIGABYTE = 10**9
 
 LAUNCHER = """\
@@ -62,7 +62,7 @@ class Size(NamedTuple):
     installed: float
 
 
-SIZES = {"web": Size(0.1, 0.5), "demo": Size(3.1, 6.0), "dev": Size(3.2, 6.4)}
+SIZES = {"web": Size(0.1, 0.5), "demo": Size(3.1, 6.0), "dev": Size(3.2, 6.4), "h200": Size(2.6, 6.5)}
 
 
 def probe_interpreter(command: str) -> Interpreter | None:
@@ -120,8 +120,7 @@ class Environment:
 
     def describe(self, lock: str, version: tuple[int, int]) -> dict[str, object]:
         """Return what the stamp of an environment with `lock` says."""
-        held = LOCKS[: LOCKS.index(lock) + 1]
-        digests = {name: compute_digest(self.root / "requirements" / f"{name}.txt") for name in held}
+        digests = {name: compute_digest(self.root / "requirements" / f"{name}.txt") for name in LOCKS[lock]}
         return {"root": str(self.root), "python": list(version), "locks": digests}
 
     def is_current(self, lock: str) -> bool:

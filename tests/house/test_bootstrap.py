@@ -118,6 +118,7 @@ def test_a_complete_environment_is_current_for_what_it_holds(environment: Enviro
     assert environment.is_current("demo")
     assert environment.is_current("web")
     assert not environment.is_current("dev")
+    assert not environment.is_current("h200")
 
 
 def test_a_changed_lock_is_noticed(environment: Environment) -> None:
@@ -183,7 +184,7 @@ def test_the_command_line_refuses_an_unknown_lock() -> None:
     program = [sys.executable, "-I", bootstrap.__file__, "everything"]
     answer = subprocess.run(program, capture_output=True, text=True, check=False)
     assert answer.returncode == 2
-    assert "usage: bootstrap.py web|demo|dev" in answer.stderr
+    assert "usage: bootstrap.py web|demo|dev|h200" in answer.stderr
 
 
 def test_the_written_kq_is_the_one_that_pyproject_declares() -> None:
