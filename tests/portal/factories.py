@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from portal.runs.models import Run
 
 SOURCE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass\n"
-# A real verdict, less what names the host.
+# A real verdict of an H200, less what names the host. How many calls were queued follows from the verifier's rule.
 TIMED = Path(__file__).parent / "verdicts" / "sparsemax_h200.json"
 GATES = [
     GateResult(

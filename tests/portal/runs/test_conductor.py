@@ -6,16 +6,18 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from pytest_django import Settings
 
 from portal.catalog.models import Environment
-from portal.runs import verification
-from portal.runs.lease import reap_expired_leases
+from portal.runs import conductor, verification
+from portal.runs.lease import reap_expired_leases, record_progress
 from portal.runs.models import Run, Verdict
 from portal.runs.services import cancel_run
 from portal.runs.states import State
@@ -192,6 +194,21 @@ def test_the_lease_is_renewed_during_a_long_run(submit: Submit, settings: Settin
     conduct_next_run("cpu-interpreter")
     run.refresh_from_db()
     assert (run.state, sum(reaped), len(reaped)) == (State.FINISHED, 0, 20)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_is_away_for_a_moment_costs_no_run(submit: Submit, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [OperationalError("the server closed the connection")]
+
+    def record_later(*, token: uuid.UUID, current_gate: str, progress: dict[str, Any]) -> None:
+        if failures:
+            raise failures.pop()
+        record_progress(token=token, current_gate=current_gate, progress=progress)
+
+    monkeypatch.setattr(conductor, "record_progress", record_later)
+    run = conduct(submit, "slow 1")
+    assert (run.state, run.attempt, failures) == (State.FINISHED, 1, [])
+    assert set(run.progress) == {"intake", "structural"}
 
 
 def test_secrets_stay_here() -> None:
