@@ -96,6 +96,14 @@ def test_noise_is_about_as_large_as_what_was_written(dtype: torch.dtype) -> None
     assert float(target.float().std()) == pytest.approx(1e3, rel=0.1)
 
 
+def test_infinities_do_not_hide_how_large_the_rest_was() -> None:
+    generator = make_generator()
+    before, target = torch.zeros(2000), 1e3 * torch.randn(2000, generator=generator)
+    target[:10] = float("inf")
+    replace_changes(target, before, generator)
+    assert float(target.std()) == pytest.approx(1e3, rel=0.1)
+
+
 def test_other_seeds_give_other_noise() -> None:
     before = torch.zeros(COUNT)
     first, again, other = (torch.ones(COUNT) for _ in range(3))

@@ -409,6 +409,18 @@ def test_the_queue_holds_what_the_driver_takes(launches: int, count: int) -> Non
     assert (trial.timing.clocks.windows, trial.timing.clocks.calls) == (ROUNDS, ROUNDS * count)
 
 
+def test_the_queue_is_as_long_as_the_shortest_call_needs() -> None:
+    script = Script(candidate=unsteady(1.0, 0.2))
+    judge(script)
+    assert script.queues == [50] * ROUNDS
+
+
+def test_a_call_whose_work_is_queued_is_bounded_by_its_end() -> None:
+    trial, _ = judge(Script())
+    assert trial.timing is not None
+    assert set(trial.timing.clocks.call_samples) == {1.0 + EXCHANGE_MILLISECONDS}
+
+
 def test_a_wrong_timed_result_has_its_own_code() -> None:
     _, checks = judge(Script(wrong=lambda mode: mode == "cold"))
     assert list_codes(checks) == [FailureCode.STALE_TIMED_OUTPUT]
