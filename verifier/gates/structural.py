@@ -14,6 +14,7 @@ from verifier.verdict import ActivityRecord, Check, FailureCode, Gate, KernelRec
 
 MINIMUM_ABLATION_SHARE = 0.5
 FREE_TRANSFER = 64
+MAXIMUM_FREE_READBACK = 0.25
 MAXIMUM_READBACK = 0.10
 MAXIMUM_UPLOAD = 0.25
 MAXIMUM_ACTIVITIES = 100
@@ -68,7 +69,9 @@ class StructuralGate:
         # Each of the two instances may lay its weights out on the host once, in its first call.
         readback = find_third_largest([record.downloaded for record in trial.records])
         upload = find_third_largest([record.uploaded for record in trial.records])
-        allowed_readback = max(FREE_TRANSFER, int(inputs * MAXIMUM_READBACK))
+        # A few scalars are free; an input of few elements as a whole is not.
+        free = min(FREE_TRANSFER, int(inputs * MAXIMUM_FREE_READBACK))
+        allowed_readback = max(free, int(inputs * MAXIMUM_READBACK))
         allowed_upload = max(FREE_TRANSFER, int(outputs * MAXIMUM_UPLOAD))
         code = FailureCode.STRUCT_LIBRARY_OFFLOAD
         return [
