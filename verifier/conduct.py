@@ -27,7 +27,7 @@ from verifier.verdict import Check, FailureCode, Gate
 from verifier.worker import Worker
 
 if TYPE_CHECKING:
-    from verifier.judge import Slabs, Verification
+    from verifier.judge import Verification
 
 
 class GateProtocol(Protocol):
@@ -50,14 +50,18 @@ ORDER: tuple[Callable[[], GateProtocol], ...] = (
 )
 
 
-def conduct(verification: Verification, boxes: Boxes, worker: Worker, slabs: Slabs) -> None:
-    """Run the gates of `verification` in `boxes`, with the reference in `worker`. Raises InfrastructureFault."""
+def conduct(verification: Verification, boxes: Boxes, worker: Worker, slab: int) -> None:
+    """Run the gates of `verification` in `boxes`, with the reference in `worker`. Raises InfrastructureFault.
+
+    `slab` is the descriptor of the memory that is shared with the device.
+    """
     pinned = verification.environment.timed
-    with Slab(slabs.device, pinned=pinned) as device_slab, Slab(slabs.reference, pinned=pinned) as reference_slab:
+    with Slab(slab, pinned=pinned) as device_slab, Slab(worker.slab, pinned=pinned) as reference_slab:
         trial = make_trial(verification, boxes, worker, device_slab, reference_slab)
         verification.pass_phase("start")
         try:
             run_gates(verification, trial)
+            trial.reference.settle()
         finally:
             collect(verification, trial)
 

@@ -9,10 +9,11 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from verifier import __version__, sandbox
 from verifier.boxes import Boxes
@@ -38,7 +39,7 @@ from verifier.verdict import (
     Verdict,
     rank_failures,
 )
-from verifier.worker import Worker
+from verifier.worker import Workers
 
 # Codes that an operation without a model cannot have caused.
 CERTAIN = ("PREC_", "STRUCT_", "STALE_", "TAMPER_", "GRAPH_", "BACKEND_")
@@ -75,31 +76,25 @@ def measure_slab(task: Task, environment: EnvironmentSpecification) -> int:
 class Plan:
     """How a verification is run: time limits, rounds of timed calls, and who else may use the GPU meanwhile.
 
-    Without rounds nothing is timed. With `turns`, somebody else holds the lease of the GPU and shares it out.
+    Without rounds nothing is timed. With `turns`, somebody else holds the lease of the GPU and shares it out; with
+    `workers`, reference workers outlive the verification.
     """
 
     limits: TimeLimits
     rounds: int = ROUNDS
     turns: Turns | None = None
+    workers: Workers | None = None
 
 
-class Slabs:
-    """Fresh memory that the judge shares with one other process each: descriptors, closed at the end."""
-
-    def __init__(self, size: int) -> None:
-        self.device, self.reference = (os.memfd_create(name) for name in ("device", "reference"))
-        for descriptor in self:
-            os.ftruncate(descriptor, size)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter((self.device, self.reference))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        for descriptor in self:
-            os.close(descriptor)
+@contextmanager
+def share_memory(size: int) -> Iterator[int]:
+    """Lend the descriptor of fresh memory that a box can map."""
+    descriptor = os.memfd_create("device")
+    os.ftruncate(descriptor, size)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 class Verification:
@@ -199,15 +194,17 @@ class Verification:
             # The boxed process runs as another user and must be able to read its one file.
             Path(folder).chmod(0o711)
             solution.chmod(0o644)
-            with Slabs(measure_slab(self.task, self.environment)) as slabs:  # noqa: SIM117 - the boxes need the slabs
-                with (
-                    Boxes(solution, self.environment, slabs.device) as boxes,
-                    Worker(self.environment, slabs.reference) as worker,
-                ):
-                    # PyTorch is imported only now, while the other processes start.
-                    from verifier.conduct import conduct  # noqa: PLC0415
+            size = measure_slab(self.task, self.environment)
+            with (
+                share_memory(size) as slab,
+                Boxes(solution, self.environment, slab) as boxes,
+                nullcontext(self.plan.workers) if self.plan.workers else Workers() as workers,
+                workers.borrow(self.task, self.environment, size) as worker,
+            ):
+                # PyTorch is imported only now, while the other processes start.
+                from verifier.conduct import conduct  # noqa: PLC0415
 
-                    conduct(self, boxes, worker, slabs)
+                conduct(self, boxes, worker, slab)
 
     def pass_phase(self, name: str) -> None:
         """Note how long a part took."""

@@ -35,13 +35,22 @@ class Reference:
             raise InfrastructureFault(f"the reference worker failed: {type(error).__name__}: {error}") from error
         self.warming = True
 
+    def settle(self) -> None:
+        """Wait until nothing that was asked for is under way. Raises InfrastructureFault."""
+        if not self.warming:
+            return
+        self.warming = False
+        self.channel.deadline = time.monotonic() + BASELINE_SECONDS
+        try:
+            answer, _ = self.channel.receive()
+        except Exception as error:
+            raise InfrastructureFault(f"the reference worker failed: {type(error).__name__}: {error}") from error
+        self.check(answer)
+
     def ask(self, message: Message, seconds: float = REFERENCE_SECONDS) -> Message:
         """Ask the worker. Raises InfrastructureFault."""
+        self.settle()
         try:
-            if self.warming:
-                self.warming = False
-                self.channel.deadline = time.monotonic() + BASELINE_SECONDS
-                self.check(self.channel.receive()[0])
             self.channel.deadline = time.monotonic() + seconds
             return self.check(self.channel.ask(message)[0])
         except InfrastructureFault:
@@ -56,9 +65,10 @@ class Reference:
             raise InfrastructureFault(f"the reference worker failed: {answer['error']}")
         return answer
 
-    def prepare(self, dims: dict[str, int], seed: int) -> Tensors:
-        """Return a seeded state of the reference."""
-        answer = self.ask({"do": "prepare", "task": str(self.task.path), "dims": dims, "seed": seed})
+    def prepare(self, dims: dict[str, int], seed: int, *, keep: bool) -> Tensors:
+        """Return a seeded state of the reference; with `keep`, it also takes that state itself."""
+        message = {"do": "prepare", "task": str(self.task.path), "dims": dims, "seed": seed, "keep": keep}
+        answer = self.ask(message)
         return self.slab.read(answer["state"], self.where)
 
     def run(self, inputs: Tensors) -> tuple[list[torch.Tensor], dict[str, int]]:

@@ -62,13 +62,19 @@ class ReferenceService:
 
     def prepare(self, message: Message) -> Message:
         """Construct the reference with seeded state and return that state."""
-        self.dims = message["dims"]
         self.modules = self.modules or load_task_modules(load_task(message["task"]))
         torch.manual_seed(message["seed"])
-        model = self.modules.reference.Model(*self.modules.get_init_inputs(self.dims)).to(self.where).eval()
-        # The first one is the baseline; a later one only lends its parameters.
-        self.model = self.model or model
+        model = self.modules.reference.Model(*self.modules.get_init_inputs(message["dims"])).to(self.where).eval()
+        if message["keep"]:
+            self.keep(model, message["dims"])
         return {"state": self.slab.write({name: value.detach() for name, value in model.state_dict().items()})}
+
+    def keep(self, model: torch.nn.Module, dims: dict[str, int]) -> None:
+        """Make a model the baseline; at the dims of the one before, that one takes its state, and stays compiled."""
+        if self.model is not None and self.dims == dims:
+            self.model.load_state_dict(model.state_dict())
+        else:
+            self.model, self.dims, self.sides = model, dims, {}
 
     def run(self, message: Message) -> Message:
         """Run the eager reference on given inputs; return its outputs and what it cost."""

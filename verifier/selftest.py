@@ -24,6 +24,7 @@ from verifier.limits import TimeLimits
 from verifier.task import Task, load_task
 from verifier.turns import Turns
 from verifier.verdict import FailureCode, FailureMode, Outcome, Verdict
+from verifier.worker import Workers
 
 EXPLOITS, HONEST, FIXTURE_TASKS = "exploits", "honest", "fixture_tasks"
 
@@ -148,20 +149,19 @@ class Report(Model):
         return all(result.as_expected for result in self.results)
 
 
-def make_plan(fixture: Fixture, environment: EnvironmentSpecification, turns: Turns | None) -> Plan:
+def make_plan(
+    fixture: Fixture, environment: EnvironmentSpecification, turns: Turns | None = None, workers: Workers | None = None
+) -> Plan:
     """Return how to verify a fixture: timed only where its verdict can depend on that."""
     expected = fixture.expect(environment.slug)
     timed = not expected or FailureCode(expected).mode in TIMED_MODES or expected == FailureCode.STALE_TIMED_OUTPUT
     limits = SHORT_GPU_LIMITS if environment.timed else SHORT_LIMITS
-    return Plan(limits, rounds=1 if timed else 0, turns=turns)
+    return Plan(limits, rounds=1 if timed else 0, turns=turns, workers=workers)
 
 
-def judge_fixture(
-    fixture: Fixture, folder: Path, environment: EnvironmentSpecification, turns: Turns | None
-) -> FixtureResult:
+def judge_fixture(fixture: Fixture, folder: Path, environment: EnvironmentSpecification, plan: Plan) -> FixtureResult:
     """Verify one fixture and say whether its verdict is the right one."""
     task = find_fixture_task(fixture.task, folder)
-    plan = make_plan(fixture, environment, turns)
     verdict = verify(task, fixture.path.read_bytes(), environment, plan=plan)
     failing = [item.name for gate in verdict.gates for item in gate.checks if item.passed is False]
     return FixtureResult(
@@ -185,8 +185,12 @@ def run_selftest(
     """Verify fixtures, some at a time, and yield each result. Timed calls run alone on the GPU."""
     lease = Lease(Gpu().uuid, lambda: None) if environment.timed else nullcontext()
     turns = Turns() if environment.timed else None
-    with lease, ThreadPoolExecutor(jobs) as pool:
-        futures = [pool.submit(judge_fixture, item, folder, environment, turns) for item in fixtures]
+    with lease, Workers() as workers, ThreadPoolExecutor(jobs) as pool:
+        plans = [make_plan(item, environment, turns, workers) for item in fixtures]
+        futures = [
+            pool.submit(judge_fixture, item, folder, environment, plan)
+            for item, plan in zip(fixtures, plans, strict=True)
+        ]
         for future in as_completed(futures):
             yield future.result()
 

@@ -7,11 +7,15 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 from verifier.candidate.channel import Channel
 from verifier.environment import EnvironmentSpecification
+from verifier.task import Task
 
 
 def find_cache_folder() -> Path:
@@ -21,14 +25,16 @@ def find_cache_folder() -> Path:
 
 
 class Worker:
-    """The process and the judge's line to it. Close it, or use it as a context manager."""
+    """The process, the judge's line to it, and the descriptor of the memory shared with it."""
 
-    def __init__(self, environment: EnvironmentSpecification, slab: int) -> None:
-        """Start it; `slab` is the descriptor of the memory shared with it."""
+    def __init__(self, environment: EnvironmentSpecification, size: int) -> None:
+        """Start it, with `size` bytes of shared memory."""
+        self.slab = os.memfd_create("reference")
+        os.ftruncate(self.slab, size)
         end, worker_end = socket.socketpair()
         settings = {
             "line": worker_end.fileno(),
-            "slab": slab,
+            "slab": self.slab,
             "device": "cuda:0" if environment.timed else "cpu",
             "l2_bytes": environment.device.l2_bytes,
         }
@@ -41,7 +47,7 @@ class Worker:
         }
         self.process = subprocess.Popen(
             [sys.executable, "-m", "verifier.reference", json.dumps(settings)],
-            pass_fds=[worker_end.fileno(), slab],
+            pass_fds=[worker_end.fileno(), self.slab],
             stdin=subprocess.DEVNULL,
             env=variables,
         )
@@ -56,9 +62,36 @@ class Worker:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        os.close(self.slab)
+
+
+class Workers:
+    """Reference workers, lent to one verification at a time. Those of a task serve its next verification too."""
+
+    def __init__(self) -> None:
+        self.idle: dict[tuple[str, str], list[Worker]] = {}
+        self.lock = threading.Lock()
+
+    @contextmanager
+    def borrow(self, task: Task, environment: EnvironmentSpecification, size: int) -> Iterator[Worker]:
+        """Lend a worker of a task, a new one when none is idle. One that failed its borrower is ended."""
+        key = str(task.path), environment.slug
+        with self.lock:
+            waiting = self.idle.setdefault(key, [])
+            worker = waiting.pop() if waiting else Worker(environment, size)
+        try:
+            yield worker
+        except BaseException:
+            worker.close()
+            raise
+        with self.lock:
+            waiting.append(worker)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *details: object) -> None:
-        self.close()
+        """End every worker."""
+        for workers in self.idle.values():
+            for worker in workers:
+                worker.close()

@@ -11,11 +11,12 @@ import pytest
 from verifier.certificate import load_certificate
 from verifier.environment import load_environment
 from verifier.faults import InfrastructureFault
-from verifier.judge import NOT_TIMED, ROOM_A_TENSOR, Plan, Slabs, Verification, decide_outcome, measure_slab
+from verifier.judge import NOT_TIMED, ROOM_A_TENSOR, Plan, Verification, decide_outcome, measure_slab, share_memory
 from verifier.limits import GPU_LIMITS, ROUNDS, TimeLimits, choose_limits
 from verifier.task import Task, TaskError, load_task, load_tasks
 from verifier.trial import check
 from verifier.verdict import FailureCode, Gate, GateStatus, Outcome
+from verifier.worker import Workers
 
 PASSED, FAILED, SKIPPED, UNTIMED = (
     GateStatus.PASSED,
@@ -116,14 +117,26 @@ def test_the_slab_of_sparsemax_is_one_matrix(task: Task) -> None:
     assert measure_slab(task, load_environment("h200")) == 8192 * 4096 * 4 + ROOM_A_TENSOR
 
 
-def test_slabs_are_two_of_a_size_and_closed_at_the_end() -> None:
-    with Slabs(12_345) as slabs:
-        opened = list(slabs)
-        assert [os.fstat(descriptor).st_size for descriptor in opened] == [12_345, 12_345]
-        assert len({os.fstat(descriptor).st_ino for descriptor in opened}) == 2
-    for descriptor in opened:
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(descriptor)
+def test_shared_memory_has_its_size_and_is_closed_at_the_end() -> None:
+    with share_memory(12_345) as descriptor:
+        assert os.fstat(descriptor).st_size == 12_345
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_a_worker_serves_the_next_verification_of_its_task_unless_it_failed() -> None:
+    task, environment = load_task("l1-09"), load_environment("cpu-interpreter")
+    with Workers() as workers:
+        with workers.borrow(task, environment, 4096) as first, workers.borrow(task, environment, 4096) as second:
+            assert first is not second
+        with workers.borrow(task, environment, 4096) as again:
+            assert again in (first, second)
+        with pytest.raises(InfrastructureFault), workers.borrow(task, environment, 4096) as failed:
+            raise InfrastructureFault("lost")
+        assert failed.process.poll() is not None
+        with workers.borrow(task, environment, 4096) as other:
+            assert other is not failed
+    assert all(worker.process.poll() is not None for worker in (first, second))
 
 
 def write_certificate(root: Path, task: Task, text: str) -> Task:

@@ -231,7 +231,7 @@ class CorrectnessGate:
             return []
         assert trial.nominal is not None
         first_state = trial.state
-        trial.state = trial.reference.prepare(trial.dims, secrets.randbits(62))
+        trial.state = trial.reference.prepare(trial.dims, secrets.randbits(62), keep=False)
         try:
             trial.session.construct(1, trial.modules.get_init_inputs(trial.dims), trial.state)
             sample = Sample(

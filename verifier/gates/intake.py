@@ -38,7 +38,7 @@ class IntakeGate:
 
     @staticmethod
     def construct(trial: Trial) -> str:
-        trial.state = trial.reference.prepare(trial.dims, secrets.randbits(62))
+        trial.state = trial.reference.prepare(trial.dims, secrets.randbits(62), keep=True)
         trial.session.construct(0, trial.modules.get_init_inputs(trial.dims), trial.state)
         trial.model_state = trial.session.model_state
         trial.pass_phase("construct")
