@@ -104,7 +104,7 @@ def run_gates(verification: Verification, trial: Trial) -> None:
             if gate.gate is not Gate.PERFORMANCE:
                 raise
             # What the other gates find stands all the same.
-            verification.lose(fault)
+            verification.lose(fault, gate.gate)
             continue
         verification.finish_gate(gate.gate, checks, time.monotonic() - started)
         trial.pass_phase(gate.gate)

@@ -14,7 +14,7 @@ from typing import Any
 
 from verifier import sandbox
 from verifier.environment import EnvironmentSpecification
-from verifier.evidence.clocks import Gpu, Readings
+from verifier.evidence.clocks import Gpu, Readings, is_leased
 from verifier.faults import InfrastructureFault
 from verifier.task import TaskError, find_tasks_root, load_tasks
 from verifier.worker import find_cache_folder
@@ -95,10 +95,12 @@ def check_gpu(environment: EnvironmentSpecification) -> Finding:
     """Look at the GPU through NVML: the right one, cool, not slowed down, and nobody else's."""
     try:
         gpu, readings = Gpu(), Readings()
-        gpu.read(readings, known=())
+        busy = is_leased(gpu.uuid)
+        gpu.read(readings, known=gpu.list_processes() if busy else ())
     except InfrastructureFault as fault:
         return Finding("gpu", "not found", f"{fault}; load NVIDIA's driver, or pass the GPU to this machine")
     found = f"{gpu.name}, driver {gpu.driver}, {readings.temperatures[0]} °C, SM clock {readings.sm_clocks[0]} MHz"
+    found += ", a verification has it now" if busy else ""
     return Finding("gpu", found, find_gpu_fix(gpu, readings, environment))
 
 

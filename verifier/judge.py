@@ -150,10 +150,13 @@ class Verification:
             self.lose(InfrastructureFault(f"the GPU failed: {error}", FailureCode.INFRA_GPU_FAULT))
         return self.conclude()
 
-    def lose(self, fault: InfrastructureFault) -> None:
-        """Record that something of ours failed."""
+    def lose(self, fault: InfrastructureFault, gate: Gate | None = None) -> None:
+        """Record that something of ours failed, and with it a gate when one is named."""
         self.lost = self.lost or fault.code
         self.error = self.error or str(fault)
+        if gate is not None:
+            self.results[gate] = GateResult(gate=gate, status=GateStatus.SKIPPED, note=f"no result: {fault}"[:300])
+            self.progress({"event": "gate", "gate": gate, "state": GateStatus.SKIPPED})
 
     def report_waiting(self) -> None:
         """Say that somebody else has the GPU."""

@@ -87,6 +87,9 @@ class StandInGpu:
         self.slowed = False
         self.was_read = threading.Event()
 
+    def list_processes(self) -> set[int]:
+        return set()
+
     def read(self, readings: Readings, known: Collection[int]) -> None:
         readings.sm_clocks.append(1980)
         readings.memory_clocks.append(3201)

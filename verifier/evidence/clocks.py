@@ -119,13 +119,13 @@ class Watch:
         self.failure = ""
 
     def run(self) -> None:
-        known = {*self.gpu.list_processes(), os.getpid(), *list_descendants(os.getpid())}
-        while not self.ended.wait(SAMPLE_SECONDS):
-            try:
+        """Read until the block ends; what NVML raises is reported there."""
+        try:
+            known = {*self.gpu.list_processes(), os.getpid(), *list_descendants(os.getpid())}
+            while not self.ended.wait(SAMPLE_SECONDS):
                 self.gpu.read(self.readings, known)
-            except Exception as error:  # noqa: BLE001 - whatever NVML raises is reported where the block ends
-                self.failure = str(error)
-                return
+        except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to
+            self.failure = str(error)
 
     def __enter__(self) -> Self:
         self.thread.start()
@@ -138,12 +138,29 @@ class Watch:
             raise InfrastructureFault(f"NVML does not answer: {self.failure}")
 
 
+def find_lock(uuid: str) -> Path:
+    """Return the file whose lock is the right to use a GPU."""
+    return Path(tempfile.gettempdir()) / f"kernelquest-{uuid}.lock"
+
+
+def is_leased(uuid: str) -> bool:
+    """Return whether a verification has a GPU at this moment."""
+    try:
+        with find_lock(uuid).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 class Lease:
     """The exclusive right to use a GPU, among all verifications of this host."""
 
     def __init__(self, uuid: str, waiting: Callable[[], None]) -> None:
         """Name the GPU; `waiting` is called once when somebody else has it."""
-        self.path = Path(tempfile.gettempdir()) / f"kernelquest-{uuid}.lock"
+        self.path = find_lock(uuid)
         self.waiting = waiting
         self.descriptor = -1
 

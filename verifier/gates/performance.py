@@ -45,6 +45,8 @@ EMPTY_CALLS = 12
 VERIFIED_A_ROUND = 6
 QUICK_SECONDS = 0.04
 REPEATED_ROUNDS = 3
+# Enough to tell two GPUs of a host apart, and no more than that.
+SHOWN_UUID = len("GPU-01234567")
 PINNED = {"matmul_tf32": False, "cudnn_tf32": False, "float32_matmul_precision": "highest"}
 
 
@@ -132,7 +134,8 @@ class PerformanceGate:
             with Watch(self.gpu) as watch:
                 measured = self.run_round(trial, warm_ups=WARM_UPS if first and not done else LATER_WARM_UPS)
             self.measurement.readings.add(watch.readings)
-            trial.report({"event": "timing", "round": self.measurement.rounds + 1, "of": trial.rounds})
+            planned = trial.rounds * (self.measurement.sessions + 1)
+            trial.report({"event": "timing", "round": self.measurement.rounds + 1, "of": planned})
             if not watch.readings.disturbed:
                 self.measurement.add(measured)
                 done += 1
@@ -252,7 +255,7 @@ class PerformanceGate:
             ),
             gpu=GpuRecord(
                 name=self.gpu.name,
-                uuid=self.gpu.uuid,
+                uuid=self.gpu.uuid[:SHOWN_UUID],
                 driver=self.gpu.driver,
                 sm_clock=find_range(readings.sm_clocks),
                 memory_clock=find_range(readings.memory_clocks),

@@ -5,10 +5,13 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 
+import torch
+
 from verifier.candidate.channel import Message
 from verifier.faults import CandidateFault
 from verifier.oracle import compare_all
 from verifier.session import CallRecord, KernelText
+from verifier.task import Tolerance
 from verifier.trial import Sample, Trial, check, check_absent
 from verifier.verdict import ActivityRecord, Check, FailureCode, Gate, KernelRecord, LibraryRecord
 
@@ -165,16 +168,18 @@ class StructuralGate:
         ]
 
     @staticmethod
-    def ablate(trial: Trial, sample: Sample, base: list, digests: list[str]) -> float:  # type: ignore[type-arg]
-        """Return the share of output elements that leave the error budget. A call that fails counts as 1."""
+    def ablate(trial: Trial, sample: Sample, base: list[torch.Tensor], digests: list[str]) -> float:
+        """Return the share of output elements that leave the error budget, of all or of those that are not zero.
+
+        A call that fails counts as 1.
+        """
         try:
             result = trial.call(sample, ablate=digests)
         except CandidateFault:
             if not trial.session.alive:
                 raise
             return 1.0
-        comparison = compare_all(result.outputs, tuple(base), trial.task.specification.tolerance)
-        return comparison.wrong / max(1, comparison.elements)
+        return measure_change(result.outputs, base, trial.task.specification.tolerance)
 
     @staticmethod
     def record_evidence(
@@ -220,6 +225,16 @@ def count_share(record: CallRecord, own: set[str]) -> float:
     """Return the share of one call's operations that own kernels did."""
     mine = sum(usage["operations"] for digest, usage in record.kernels.items() if digest in own)
     return mine / max(1, mine + count_library(record, own))
+
+
+def measure_change(outputs: list[torch.Tensor], base: list[torch.Tensor], tolerance: Tolerance) -> float:
+    """Return the share of elements of `base` that `outputs` changed: of all, or of those that are not zero, the larger."""
+    # Where most results are zero, noise leaves many of them zero, whoever made them.
+    filled = [value != 0 for value in base]
+    chosen = [output[mask] for output, mask in zip(outputs, filled, strict=True)]
+    expected = tuple(value[mask] for value, mask in zip(base, filled, strict=True))
+    comparisons = compare_all(outputs, tuple(base), tolerance), compare_all(chosen, expected, tolerance)
+    return max(item.wrong / max(1, item.elements) for item in comparisons)
 
 
 def list_activities(profile: list[Message], own: set[str]) -> list[ActivityRecord]:
