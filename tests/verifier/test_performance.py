@@ -285,6 +285,14 @@ def test_a_secret_part_of_the_timed_results_is_compared() -> None:
     assert checks["timed_outputs"].unit == f"wrong of {ROUNDS * VERIFIED_A_ROUND} that were compared"
 
 
+def test_every_timed_result_is_compared_where_that_is_quick() -> None:
+    script = Script()
+    trial = make_trial(script)
+    trial.judging_seconds = 0.0
+    checks = {item.name: item for item in PerformanceGate().run(trial)}
+    assert checks["timed_outputs"].unit == f"wrong of {script.modes.count('cold')} that were compared"
+
+
 def test_a_disturbed_round_is_measured_again() -> None:
     script = Script(disturbed=lambda number: number == 1)
     trial, _ = judge(script)
