@@ -160,7 +160,10 @@ def selftest(
     from verifier.selftest import list_fixtures, run_selftest, summarise
 
     specification = find_environment(environment, as_json=as_json)
-    fixtures = [item for item in list_fixtures(folder, environment) if only in item.path.stem]
+    try:
+        fixtures = [item for item in list_fixtures(folder, environment) if only in item.path.stem]
+    except ValueError as error:
+        raise fail(Exit.USAGE, str(error), "see CONTRIBUTING.md for a fixture's head", as_json=as_json) from None
     if not fixtures:
         raise fail(Exit.USAGE, f"no fixture of {environment} in {folder} has {only!r} in its name", as_json=as_json)
     results = []

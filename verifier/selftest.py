@@ -6,6 +6,7 @@ A folder of fixtures holds ``exploits/`` (each rejected with its code), ``honest
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -73,7 +74,8 @@ class Fixture:
 
 def read_fixture(path: Path) -> Fixture:
     """Return the fixture at `path`. Raises ValueError when its header is incomplete."""
-    text = path.read_text(encoding="utf-8")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    text = "\n".join(itertools.takewhile(lambda line: line.startswith("#"), lines))
     header = dict(_HEADER.findall(text))
     wanted = {"task", "why"} | ({"expect"} if path.parent.name == EXPLOITS else set())
     if missing := wanted - header.keys():
@@ -163,12 +165,13 @@ def judge_fixture(fixture: Fixture, folder: Path, environment: EnvironmentSpecif
     """Verify one fixture and say whether its verdict is the right one."""
     task = find_fixture_task(fixture.task, folder)
     verdict = verify(task, fixture.path.read_bytes(), environment, plan=plan)
+    expected = fixture.expect(environment.slug)
     failing = [item.name for gate in verdict.gates for item in gate.checks if item.passed is False]
     return FixtureResult(
         name=fixture.path.stem,
-        kind="exploit" if fixture.expected else "honest",
+        kind="exploit" if expected else "honest",
         task=fixture.task,
-        expected=fixture.expect(environment.slug),
+        expected=expected,
         as_expected=fixture.is_as_expected(verdict),
         outcome=verdict.outcome,
         failures=verdict.failures,

@@ -34,8 +34,10 @@ class Turns:
         """Work while nobody else does."""
         with self.condition:
             self.waiting += 1
-            self.condition.wait_for(lambda: not self.taken and not self.working)
-            self.waiting -= 1
+            try:
+                self.condition.wait_for(lambda: not self.taken and not self.working)
+            finally:
+                self.waiting -= 1
             self.taken = True
         try:
             yield

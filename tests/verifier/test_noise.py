@@ -163,3 +163,11 @@ def test_memory_of_an_unknown_type_is_taken_as_bytes() -> None:
     storages = Storages(16)
     found = find_targets([Parameter("pointer", pointee="f8E4M3FN")], [storages.all[0].data_ptr()], storages.find)
     assert [(item.dtype, item.numel()) for item in found] == [(torch.uint8, 16)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_noise_on_the_largest_values_is_finite(dtype: torch.dtype) -> None:
+    largest = torch.finfo(dtype).max
+    target = torch.tensor([largest, -largest] * 50, dtype=dtype)
+    noise.replace_changes(target, torch.zeros_like(target), make_generator())
+    assert bool(torch.isfinite(target).all())

@@ -249,3 +249,13 @@ def test_scratch_pointers_of_newer_compilers_are_counted() -> None:
 """
     assert count_entry_parameters(ptx) == 4
     assert count_entry_parameters(".func helper(.param .u64 x)") == 0
+
+
+def test_a_location_that_looks_like_a_parameter_hides_none() -> None:
+    text = 'tt.func public @k(%arg0: !tt.ptr<f32> loc("x"), %arg1: i32 loc("x), %arg7: i64 \\" {"), %arg2: f32) {'
+    assert [item.element for item in parse_signature(text)] == ["pointer", "i32", "f32"]
+
+
+def test_a_text_without_an_end_is_refused() -> None:
+    with pytest.raises(IRError, match="does not end"):
+        parse_signature('tt.func public @k(%arg0: i32 loc("x')

@@ -61,13 +61,16 @@ SORTS = {
     "nanmedian",
     "mode",
 }
-NARROW = {
-    torch.float16,
-    torch.bfloat16,
-    torch.float8_e4m3fn,
-    torch.float8_e5m2,
-    torch.float8_e4m3fnuz,
-    torch.float8_e5m2fnuz,
+# Bits of the significand, the hidden one included.
+SIGNIFICANDS = {
+    torch.float64: 53,
+    torch.float32: 24,
+    torch.float16: 11,
+    torch.bfloat16: 8,
+    torch.float8_e4m3fn: 4,
+    torch.float8_e4m3fnuz: 4,
+    torch.float8_e5m2: 3,
+    torch.float8_e5m2fnuz: 3,
 }
 
 
@@ -155,9 +158,12 @@ def find_narrowing(name: str, args: Any, kwargs: Any, result: Any) -> str:
     """Return ``float32 -> float16`` when an operator made narrow floats from wider ones, else an empty text."""
     if EIGHT_BIT_PRODUCT.search(name):
         return "8-bit product"
-    given = [
-        tensor.dtype for tensor in list_tensors([args, kwargs]) if tensor.is_floating_point() and tensor.numel() > 1
+    given = [tensor.dtype for tensor in list_tensors([args, kwargs]) if tensor.numel() > 1]
+    made = [tensor.dtype for tensor in list_tensors(result) if tensor.numel() > 1]
+    pairs = [
+        (wide, narrow)
+        for wide in given
+        for narrow in made
+        if SIGNIFICANDS.get(narrow, 64) < min(SIGNIFICANDS.get(wide, 0), SIGNIFICANDS[torch.float32])
     ]
-    made = [tensor.dtype for tensor in list_tensors(result) if tensor.dtype in NARROW and tensor.numel() > 1]
-    pairs = [(wide, narrow) for wide in given for narrow in made if narrow.itemsize < wide.itemsize]
     return " -> ".join(str(dtype).removeprefix("torch.") for dtype in pairs[0]) if pairs else ""

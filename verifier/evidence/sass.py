@@ -13,6 +13,7 @@ _TENSOR_CORE = re.compile(r"^(?:[HIQB]G?MMA|OMMA|UTC\w*MMA)(?:\.|$)")
 _HALF_ARITHMETIC = re.compile(r"^(?:HADD2|HMUL2|HFMA2|HSET2|HSETP2|HMNMX2)(?:\.|$)")
 _CONVERSION = re.compile(r"^(?:F2F|F2FP|F2FPP|I2F|I2FP)(?:\.|$)")
 _HALF_TYPE = re.compile(r"\.(?:B?F16)(?:_V2)?(?:\.|$)")
+_BFLOAT = re.compile(r"\.BF16(?:_V2)?(?:\.|$)")
 _EIGHT_BIT_FLOAT = re.compile(r"\.E[45]M[123]")
 # ptxas moves constants with a half FMA of nothing: HFMA2.MMA R1, -RZ, RZ, 1.875, 0 is an fp32 kernel's mov.
 _CONSTANT_MOVE = re.compile(r"-RZ, RZ\b")
@@ -32,7 +33,7 @@ def is_narrow(opcode: str, operands: str, dtype: str) -> bool:
     if _EIGHT_BIT_FLOAT.search(opcode):
         return True
     if dtype == "fp16":
-        return False
+        return bool(_CONVERSION.match(opcode) and _BFLOAT.search(opcode))
     if _HALF_ARITHMETIC.match(opcode):
         return not _CONSTANT_MOVE.search(operands)
     return bool(_CONVERSION.match(opcode) and _HALF_TYPE.search(opcode))
@@ -42,8 +43,8 @@ def is_forbidden_product(opcode: str, dtype: str) -> bool:
     """Return whether a tensor-core instruction multiplies below `dtype`."""
     if not _TENSOR_CORE.match(opcode):
         return False
-    # TF32 holds every fp16 value, so on fp16 tasks its products lose nothing.
-    return dtype == "fp32" or not re.match(r"^HG?MMA\b", opcode)
+    # TF32 holds every fp16 value, so on fp16 tasks its products lose nothing; bfloat16 does not.
+    return dtype == "fp32" or not re.match(r"^HG?MMA\b", opcode) or bool(_BFLOAT.search(opcode))
 
 
 def read_machine_code(sass: str, dtype: str) -> MachineCode:

@@ -12,7 +12,7 @@ from verifier.verdict import Check, FailureCode, Gate, MachineCodeRecord, rank_f
 
 _ASSIGNMENT = re.compile(r"^\s*(%[\w$.\-]+) = arith\.(truncf|extf|subf) ([^:]*)", re.MULTILINE)
 _VALUE = re.compile(r"%[\w$.\-]+")
-_EIGHT_BITS = re.compile(r"float8|argument f8|8-bit")
+_BELOW_HALF = re.compile(r"float8|argument b?f8|bfloat16|argument bf16|8-bit")
 _SPLIT_PRODUCT = re.compile(r"inputPrecision = (?:tf32x3|bf16x\d)")
 
 
@@ -122,7 +122,7 @@ class PolicyGate:
                 f"kernel argument {dtype}" for usage in record.kernels.values() for dtype in usage["narrow_arguments"]
             }
         if trial.task.specification.dtype == "fp16":
-            narrow = {text for text in narrow if _EIGHT_BITS.search(text)}
+            narrow = {text for text in narrow if _BELOW_HALF.search(text)}
         label = "tensors keep the task's precision"
         return check(
             "narrowing",

@@ -16,6 +16,8 @@ from verifier.gpu.descriptors import encode_descriptor
 from verifier.gpu.signature import Parameter, count_entry_parameters, pack, parse_signature
 
 THREADS_A_WARP = 32
+# Newer versions of Triton's compiler add a pointer to scratch memory, and one for its own profiler.
+MAXIMUM_SCRATCH_POINTERS = 2
 
 
 @dataclass
@@ -67,6 +69,10 @@ class GpuKernel:
 def load_kernel(text: str, compiled: Message, image: bytes) -> GpuKernel:
     """Return the kernel of some IR from what the compiler made of it. Raises CannotCompile or IRError."""
     parameters = parse_signature(text)
+    # The driver reads as many arguments as the machine code takes, whatever it is given.
+    extra = count_entry_parameters(compiled["ptx"]) - len(parameters)
+    if not 0 <= extra <= MAXIMUM_SCRATCH_POINTERS:
+        raise IRError(f"the kernel takes {extra:+d} parameters beside the {len(parameters)} of its IR")
     cooperative, programmatic = bool(compiled["cooperative"]), bool(compiled["programmatic"])
     try:
         function = driver.load_function(image, compiled["name"])
@@ -78,7 +84,6 @@ def load_kernel(text: str, compiled: Message, image: bytes) -> GpuKernel:
     threads = compiled["warps"] * THREADS_A_WARP
     if threads > most_threads:
         raise CannotCompile(f"OutOfResources: the kernel needs {threads} threads a block, of {most_threads}")
-    expanded = sum(1 + 2 * len(item.block) if item.is_descriptor else 1 for item in parameters)
     return GpuKernel(
         arguments=parameters,
         image=image,
@@ -87,7 +92,7 @@ def load_kernel(text: str, compiled: Message, image: bytes) -> GpuKernel:
         shared_bytes=compiled["shared"],
         clusters=compiled["clusters"],
         scratch_bytes=compiled["scratch"],
-        extra_parameters=max(0, count_entry_parameters(compiled["ptx"]) - expanded),
+        extra_parameters=extra,
         attributes=driver.make_attributes(
             clusters=compiled["clusters"], cooperative=cooperative, programmatic=programmatic
         ),

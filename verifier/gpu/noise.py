@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 from verifier.gpu.signature import Parameter
 
 FLOATS = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
+# Descriptors name the sign of their integers.
+_SIGN = re.compile(r"^[su]i")
 INTEGERS = {"i1": torch.uint8, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64}
 
 
@@ -22,7 +25,7 @@ def find_targets(
         if not parameter.pointee:
             continue
         storage = find_storage(int(value["base"]) if parameter.is_descriptor else int(value))
-        dtype = {**FLOATS, **INTEGERS}.get(parameter.pointee, torch.uint8)
+        dtype = {**FLOATS, **INTEGERS}.get(_SIGN.sub("i", parameter.pointee), torch.uint8)
         if storage is not None and storage.data_ptr() not in found:
             whole = storage.numel() // dtype.itemsize * dtype.itemsize
             found[storage.data_ptr()] = storage[:whole].view(dtype)
@@ -39,10 +42,9 @@ def replace_changes(target: torch.Tensor, before: torch.Tensor, generator: torch
     if not target.is_floating_point():
         target[places] = values[torch.randperm(places.numel(), generator=generator, device=target.device)]
         return
-    finite = values[torch.isfinite(values)].float()
+    finite = values[torch.isfinite(values)].double()
     spread = max(1.0, float(finite.std(correction=0))) if finite.numel() else 1.0
-    noise = torch.randn(places.numel(), generator=generator, device=target.device) * spread
+    noise = torch.randn(places.numel(), generator=generator, device=target.device).double() * spread
     noise += 1.0 + float(torch.rand((), generator=generator, device=target.device))
-    if target.dtype is torch.float16:
-        noise = noise.clamp(-60_000.0, 60_000.0)
-    target[places] = noise.to(target.dtype)
+    largest = torch.finfo(target.dtype).max / 2
+    target[places] = noise.clamp(-largest, largest).to(target.dtype)

@@ -14,6 +14,7 @@ _FUNCTION = re.compile(r"^\s*tt\.func public @(?P<name>\"[^\"]+\"|[\w$.]+)\((?P<
 _PARAMETER = re.compile(r"%[\w$.\-]+: ")
 _POINTER = re.compile(r"^!tt\.ptr<(.+?)(?:, \d+)?>$")
 _DESCRIPTOR = re.compile(r"^!tt\.tensordesc<tensor<([\dx]+)x(\w+)(?:, [^>]*)?>>$")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _ENTRY = re.compile(r"\.entry\s+[\w$.]+\s*\((.*?)\)", re.DOTALL)
 _INTEGERS = {
     "i1": ctypes.c_int8,
@@ -75,6 +76,9 @@ def skip_annotations(text: str, position: int) -> int:
     depth = 0
     while position < len(text):
         sign = text[position]
+        if sign == '"':
+            position = skip_quoted(text, position)
+            continue
         if not depth and sign == ")":
             return position
         if not depth and sign == ",":
@@ -82,6 +86,14 @@ def skip_annotations(text: str, position: int) -> int:
         depth += {"{": 1, "(": 1, "<": 1, "}": -1, ")": -1, ">": -1}.get(sign, 0)
         position += 1
     return position
+
+
+def skip_quoted(text: str, position: int) -> int:
+    """Return the place behind a quoted text that starts at `position`. Raises IRError when it does not end."""
+    match = _QUOTED.match(text, position)
+    if match is None:
+        raise IRError("a quoted text does not end")
+    return match.end()
 
 
 def pack(parameter: Parameter, value: Any) -> Any:
