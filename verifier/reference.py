@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from verifier.candidate.channel import Channel, ChannelClosed, Message
 from verifier.candidate.slab import Slab
-from verifier.device import library
+from verifier.device import costs
 from verifier.gpu.device import pin_settings, read_settings
 from verifier.gpu.profile import Profiler
 from verifier.gpu.stopwatch import Stopwatch
@@ -42,9 +42,7 @@ class OperationCounter(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
-        self.operations[library.find_base_name(function)] += library.count_operations(
-            function, args, kwargs or {}, result
-        )
+        self.operations[costs.find_base_name(function)] += costs.count_operations(function, args, kwargs or {}, result)
         return result
 
 

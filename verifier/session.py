@@ -312,6 +312,12 @@ class Session:
     def read(self, described: list[Message]) -> list[torch.Tensor]:
         """Return the values of tensors whose sizes have been checked."""
         answer, _ = self.ask_device({"do": "read", "handles": [item["handle"] for item in described]})
+        if [(item["shape"], item["dtype"]) for item in answer["tensors"]] != [
+            (item["shape"], item["dtype"]) for item in described
+        ]:
+            raise CandidateFault(
+                FailureCode.TAMPER_HARNESS, "a tensor changed its shape after the judge had looked at it"
+            )
         found = self.slab.read(answer["tensors"], self.where)
         return [found[str(item["handle"])] for item in described]
 
@@ -340,16 +346,25 @@ class Session:
             answer = self.ask_candidate(message, self.limits.first_call if first else self.limits.call)
             if mode == "checked" and not first:
                 self.hold = min(LONGEST_HOLD, max(self.hold, 3 * (time.perf_counter() - asked)))
-            described = self.describe(answer.outputs)
-            check_outputs(described, expected, many=answer.many)
         except CandidateFault as fault:
             fault.record = self.end_failed_call(fault)
             raise
+        # The device is closed before anything is looked at, so that nothing changes between one look and the next.
         record = self.end_record()
         record.whole_milliseconds = (time.perf_counter() - started) * 1e3
+        try:
+            places = self.keep_outputs(answer, expected)
+            return CallResult(self.read(places) if read else [], places, record)
+        except CandidateFault as fault:
+            fault.record = record
+            raise
+
+    def keep_outputs(self, answer: Answer, expected: list[OutputType]) -> list[Message]:
+        """Check what a call returned, and keep it on the device. Raises CandidateFault."""
+        described = self.describe(answer.outputs)
+        check_outputs(described, expected, many=answer.many)
         held, _ = self.ask_device({"do": "hold", "handles": answer.outputs})
-        places = [{**item, "handle": handle} for item, handle in zip(described, held["handles"], strict=True)]
-        return CallResult(self.read(places) if read else [], places, record)
+        return [{**item, "handle": handle} for item, handle in zip(described, held["handles"], strict=True)]
 
     def call_queued(self, instance: int, inputs: list[DeviceInput], count: int) -> CallRecord:
         """Queue many calls on the same inputs behind one hold, and return their record. Raises CandidateFault."""

@@ -18,7 +18,7 @@ import torch
 from torch._ops import OpOverload
 
 from verifier.candidate.channel import Message
-from verifier.device import library
+from verifier.device import costs, library
 from verifier.device.canonical import Canonicaliser
 from verifier.device.faults import IllegalAccess, IRError, NotInterpretable, OutOfDeviceMemory
 
@@ -244,17 +244,17 @@ class Device(ABC):
     def call_library(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Run one library operator on the device's tensors and return its result."""
         function = library.find_operator(name)
-        base = library.find_base_name(function)
+        base = costs.find_base_name(function)
         if kwargs.get("unsafe"):
             raise library.NotPermitted("unsafe operators are not available on this device")
         result = function(*args, **kwargs)
-        for tensor in library.list_tensors(result):
+        for tensor in costs.list_tensors(result):
             library.check_extent(tensor)
         self.record.downloaded += library.count_readback(result)
         if base in library.UNINITIALISED and self.poison is not None:
             self.fill_with_poison(result)
         self.record.library_calls[base] += 1
-        self.record.library_operations[base] += library.count_operations(function, args, kwargs, result)
+        self.record.library_operations[base] += costs.count_operations(function, args, kwargs, result)
         if narrowing := library.find_narrowing(base, args, kwargs, result):
             self.record.narrowing[f"{base}: {narrowing}"] += 1
         if self.recording is not None and not function.is_view:
@@ -264,10 +264,10 @@ class Device(ABC):
 
 def make_replay(function: OpOverload, args: Any, kwargs: Any, result: Any) -> Callable[[], None]:
     """Return a closure that runs an operator again into the tensors that it gave."""
-    results = list(library.list_tensors(result))
+    results = list(costs.list_tensors(result))
 
     def replay() -> None:
-        for old, new in zip(results, library.list_tensors(function(*args, **kwargs)), strict=True):
+        for old, new in zip(results, costs.list_tensors(function(*args, **kwargs)), strict=True):
             if old is not new:
                 old.copy_(new)
 

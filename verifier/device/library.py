@@ -1,15 +1,14 @@
-"""Library operators on the device: which may run, what they cost, what they narrow."""
+"""Library operators on the device: which may run, what they give to the host, what they narrow."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch.utils.flop_counter import flop_registry, sdpa_flop_count
+
+from verifier.device.costs import list_tensors
 
 # Private operators that take storages, indices or formats on trust, or reach outside tensors.
 PRIVATE_FORBIDDEN = re.compile(
@@ -29,38 +28,9 @@ FORBIDDEN = {
     "rename",
     "rename_",
 }
-FREE = {
-    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted", "zeros", "zeros_like", "new_zeros",
-    "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "fill", "fill_", "zero_", "zero", "arange", "detach",
-    "_unsafe_view", "detach_", "lift_fresh", "lift", "alias", "_local_scalar_dense", "eye", "scalar_tensor", "is_same_size", "_reshape_alias",
-}  # fmt: skip
 # Run as a whole: which of its kernels serves depends on the device, and one formula tells its cost.
 WHOLE = {"scaled_dot_product_attention"}
-COPIES = {"clone", "copy", "copy_", "_to_copy", "contiguous", "constant_pad_nd"}
 UNINITIALISED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
-# Contractions that torch's own table of formulas leaves out: multiply-adds from the arguments and the result.
-CONTRACTIONS: dict[str, Callable[[Any, torch.Tensor], int]] = {
-    "addbmm": lambda args, result: args[1].numel() * args[2].shape[-1],
-    "addmv": lambda args, result: args[1].numel(),
-    "addr": lambda args, result: result.numel(),
-    "dot": lambda args, result: args[0].numel(),
-    "vdot": lambda args, result: args[0].numel(),
-    "mv": lambda args, result: args[0].numel(),
-    "_cdist_forward": lambda args, result: 2 * result.numel() * args[0].shape[-1],
-}
-SORTS = {
-    "sort",
-    "argsort",
-    "topk",
-    "kthvalue",
-    "median",
-    "msort",
-    "unique",
-    "_unique2",
-    "unique_consecutive",
-    "nanmedian",
-    "mode",
-}
 # Bits of the significand, the hidden one included.
 SIGNIFICANDS = {
     torch.float64: 53,
@@ -107,51 +77,11 @@ def check_extent(tensor: torch.Tensor) -> None:
         raise NotPermitted("a view reaches beyond its storage")
 
 
-def list_tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Yield every tensor in nested lists, tuples and dicts."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from list_tensors(item)
-    elif isinstance(value, dict):
-        yield from list_tensors(list(value.values()))
-
-
-def find_base_name(function: OpOverload) -> str:
-    """Return the operator's name without namespace and overload."""
-    return str(function.overloadpacket.__name__)
-
-
 def count_readback(value: Any) -> int:
     """Return how many values an operator gave to the host: everything that is no tensor."""
     if isinstance(value, torch.Tensor) or value is None:
         return 0
     return sum(map(count_readback, value)) if isinstance(value, list | tuple) else 1
-
-
-def count_operations(function: OpOverload, args: Any, kwargs: Any, result: Any) -> int:
-    """Return arithmetic operations plus elements read and written; allocations, fills and views cost nothing."""
-    name = find_base_name(function)
-    if name in FREE or function.is_view:
-        return 0
-    written = sum(tensor.numel() for tensor in list_tensors(result))
-    if name in COPIES:
-        return written
-    read = sum(tensor.numel() for tensor in list_tensors([args, kwargs]))
-    work = read + written
-    if name in SORTS:
-        work += read * max(1, math.ceil(math.log2(max(2, read))))
-    if name.startswith(("_scaled_dot_product", "scaled_dot_product")):
-        # torch has no formula for the CPU's variant.
-        work += int(sdpa_flop_count(*(tensor.shape for tensor in args[:3])))
-    elif name in CONTRACTIONS:
-        work += 2 * CONTRACTIONS[name](args, result)
-    elif "linalg" in name:
-        work += 2 * read * max((tensor.shape[-1] for tensor in list_tensors(args) if tensor.dim()), default=1)
-    elif function.overloadpacket in flop_registry:
-        work += int(flop_registry[function.overloadpacket](*args, **kwargs, out_val=result))
-    return work
 
 
 def find_narrowing(name: str, args: Any, kwargs: Any, result: Any) -> str:

@@ -23,6 +23,8 @@ from verifier.device.device import Device, Record
 from verifier.device.faults import IllegalAccess, OutOfDeviceMemory
 
 MAXIMUM_EVENTS = 64
+MESSAGE_CAP = 2_000
+CHARACTERS_A_VALUE = 64
 PLAIN_NAME = re.compile(r"[\w.$]{1,200}", re.ASCII)
 KNOWN_EVENT = re.compile(r"compile|harness|foreign (?:import|library|nvrtc|cpp_extension)(?: \w{1,20})?", re.ASCII)
 MEMORY_FORMATS = {
@@ -71,7 +73,11 @@ class CandidateService:
         except Exception as error:  # noqa: BLE001 - whatever a hostile request provokes is its own answer
             if isinstance(error, IllegalAccess):
                 device.fault = str(error)
-            return {"error": name_error(error), "message": str(error)[:2000]}, b""
+            text = str(error)[:MESSAGE_CAP]
+            if message.get("do") == "library":
+                # The words of such an error may tell values of the device's.
+                device.record.downloaded += 1 + len(text) // CHARACTERS_A_VALUE
+            return {"error": name_error(error), "message": text}, b""
 
     def decode(self, value: Any) -> Any:
         """Turn an encoded argument into a device-side value. Raises NotPermitted."""
@@ -230,7 +236,8 @@ class JudgeService:
 
     def do_hold(self, message: Message) -> tuple[Message, bytes]:
         """Keep an output alive after the submission drops it; the judge's handle is a new one."""
-        held = [self.device.add(self.device.tensor(handle)) for handle in message["handles"]]
+        # An alias: the submission may reshape its own tensor in place.
+        held = [self.device.add(self.device.tensor(handle).detach()) for handle in message["handles"]]
         self.device.given.update(held)
         return {"handles": held}, b""
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from verifier.candidate.channel import Message
-from verifier.device import library
+from verifier.device import costs, library
 from verifier.device.device import Device, Grid, Loaded, Usage
 from verifier.device.faults import IllegalAccess, NotInterpretable, OutOfDeviceMemory
 from verifier.device.poison import make_poison
@@ -227,4 +227,4 @@ def waits_for_result(name: str, args: Sequence[Any]) -> bool:
     if base in WAITING:
         return True
     # A mask among the indices says how many elements there are.
-    return base.startswith(("index", "_index")) and any(t.dtype in BOOLEAN for t in library.list_tensors(args[1:2]))
+    return base.startswith(("index", "_index")) and any(t.dtype in BOOLEAN for t in costs.list_tensors(args[1:2]))
