@@ -7,8 +7,9 @@ from typing import Any
 
 from verifier.boxes import Box
 from verifier.candidate.channel import ChannelClosed, ProtocolError
-from verifier.faults import InfrastructureFault
+from verifier.faults import CandidateFault, InfrastructureFault
 from verifier.session import KernelText, Session
+from verifier.verdict import FailureCode
 
 COMPILE_SECONDS = 300.0
 
@@ -41,7 +42,7 @@ class Compiler:
         self.pending.append([kernel.digest for kernel in fresh])
 
     def collect(self, kernels: list[KernelText]) -> list[CompileResult]:
-        """Return the results for `kernels`, in order: sass, registers, spilled, shared, or error. Raises InfrastructureFault."""
+        """Return the results for `kernels`, in order: sass, registers, spilled, shared, or error. Raises CandidateFault or InfrastructureFault."""
         self.submit(kernels)
         try:
             while self.pending:
@@ -49,7 +50,9 @@ class Compiler:
                 answer, images = self.box.channel.receive()
                 self.keep(self.pending.pop(0), answer["results"], images)
             self.disassemble([kernel.digest for kernel in kernels])
-        except (ChannelClosed, ProtocolError, TimeoutError) as error:
+        except TimeoutError as error:
+            raise CandidateFault(FailureCode.ART_COMPILE_TIMEOUT, "compiling the kernels took too long") from error
+        except (ChannelClosed, ProtocolError) as error:
             raise self.explain(error) from error
         return [self.results[kernel.digest] for kernel in kernels]
 
@@ -64,12 +67,11 @@ class Compiler:
     def disassemble(self, digests: list[str]) -> None:
         """Add the text of machine code to results that have none."""
         wanted = [digest for digest in digests if not self.results[digest].keys() & {"error", "sass"}]
-        images = [self.images[digest] for digest in wanted]
-        message = {"do": "disassemble", "images": [len(image) for image in images]}
-        self.box.channel.send(message, b"".join(images))
-        answer, _ = self.box.channel.receive()
-        for digest, text in zip(wanted, answer["texts"], strict=True):
-            self.results[digest]["sass"] = text
+        for digest in wanted:
+            image = self.images[digest]
+            self.box.channel.send({"do": "disassemble", "images": [len(image)]}, image)
+            _, text = self.box.channel.receive()
+            self.results[digest]["sass"] = text.decode(errors="replace")
 
     def explain(self, error: Exception) -> InfrastructureFault:
         return InfrastructureFault(

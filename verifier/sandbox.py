@@ -358,7 +358,7 @@ def start(
     for target, source in shown.items():
         builder.show(source, target)
     filter_descriptor = os.memfd_create("filter")
-    os.write(filter_descriptor, build_filter())
+    os.write(filter_descriptor, build_filter(gpu=limits.gpu))
     os.lseek(filter_descriptor, 0, os.SEEK_SET)
     information, information_inside = os.pipe()
     builder.finish(make_environment(environment or {}), filter_descriptor, information_inside)

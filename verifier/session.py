@@ -176,7 +176,7 @@ class Session:
         except (ChannelClosed, ProtocolError) as error:
             self.alive = False
             raise self.explain_device_end() from error
-        if "error" in answer:
+        if "error" in answer and message["do"] != "machine_code":
             raise self.explain_device_error(answer)
         return answer, data
 
@@ -269,6 +269,10 @@ class Session:
         self.ask_device({"do": "open"})
         message = {"do": "construct", "instance": instance, "arguments": arguments, "state": described}
         self.model_state = self.ask_candidate(message, self.limits.load).state
+        if hidden := state.keys() - self.model_state.keys():
+            raise CandidateFault(
+                FailureCode.TAMPER_HARNESS, f"parameters are kept out of sight: {', '.join(sorted(hidden))}"
+            )
         return placed
 
     def list_changed_state(self, handles: dict[str, int], state: Tensors) -> list[str]:
@@ -404,10 +408,11 @@ class Session:
 
     def read_machine_code(self, kernels: list[KernelText]) -> list[Message]:
         """Return the machine code that a GPU loaded for kernels, with what it uses."""
-        if not kernels:
-            return []
-        answer, _ = self.ask_device({"do": "machine_code", "digests": [item.digest for item in kernels]})
-        return list(answer["results"])
+        results = []
+        for kernel in kernels:
+            answer, text = self.ask_device({"do": "machine_code", "digest": kernel.digest})
+            results.append({**answer, "sass": text.decode(errors="replace")})
+        return results
 
     def output(self) -> str:
         """Return what the submission printed. Hostile text."""

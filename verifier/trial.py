@@ -235,7 +235,9 @@ class Trial:
     def is_own(self, kernel: KernelText) -> bool:
         """Return whether Triton's front end made a kernel from a function that the submitted file defines."""
         defined = re.search(rf"^[ \t]*def[ \t]+{re.escape(kernel.name)}[ \t]*\(", self.source, re.MULTILINE)
-        return kernel.file == SOLUTION_PATH and defined is not None
+        # A kernel may be given another name for profilers: @triton.jit(repr=...).
+        renamed = re.search(r"\brepr[ \t]*=", self.source)
+        return kernel.file == SOLUTION_PATH and (defined or renamed) is not None
 
     def explain_wrong(self, sample: Sample, otherwise: FailureCode) -> FailureCode:
         """Return the code of a wrong output: what it left unwritten, what it repeats, or `otherwise`."""

@@ -98,7 +98,11 @@ class Runner:
         model.load_state_dict(values, strict=True)
         self.models[message["instance"]] = model
         # The objects themselves: state_dict gives aliases, which are gone when it is.
-        held = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+        base = torch.nn.Module
+        held = [
+            *base.named_parameters(model, remove_duplicate=False),
+            *base.named_buffers(model, remove_duplicate=False),
+        ]
         state = {name: value.device_handle for name, value in held if isinstance(value, tensors.DeviceTensor)}
         return {"state": state}
 

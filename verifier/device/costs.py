@@ -31,7 +31,7 @@ ELEMENTWISE = re.compile(
     |fused_rms_norm|native_dropout|fused_dropout|bernoulli|rand|randn|randint|rand_like|randn_like|randint_like|randperm|normal|uniform
     |exponential|random|multinomial|cauchy|geometric|log_normal
     |index|index_(?:select|put|add|copy|fill|reduce)|index_put_impl|unsafe_index(?:_put)?|gather|scatter(?:_add|_reduce)?|masked_(?:select|fill|scatter)
-    |take|put|where|embedding|embedding_bag(?:_forward_only)?|segment_reduce|nonzero(?:_static)?|bincount|histc|bucketize|searchsorted
+    |take|put|where|embedding|segment_reduce|nonzero(?:_static)?|bincount|histc|bucketize|searchsorted
     |cat|stack|repeat|repeat_interleave|flip|roll|tril|triu|tril_indices|triu_indices|diag|diag_embed|diagonal_copy|trace|cross|linalg_cross
     |one_hot|equal|isin|unfold|im2col|col2im|pixel_(?:un)?shuffle|channel_shuffle
     |(?:reflection|replication)_pad[123]d|upsample_\w+|avg_pool[23]d|max_pool[23]d_with_indices|adaptive_(?:avg|max)_pool[23]d|max_unpool[23]d
@@ -107,12 +107,25 @@ def count_arithmetic(function: OpOverload, plain: str, args: Any, kwargs: Any, r
     packet = getattr(torch.ops.aten, plain, None)
     formula = flop_registry.get(function.overloadpacket) or flop_registry.get(packet)
     if formula is not None:
-        given = {key: value for key, value in kwargs.items() if key != "out"}
-        return int(formula(*args, **given, out_val=result))
+        return apply_formula(formula, args, kwargs, result)
     if SORTS.fullmatch(plain):
         read = count_elements(args)
         return read * max(1, math.ceil(math.log2(max(2, read))))
     if is_pointwise(function, plain) or ELEMENTWISE.fullmatch(plain):
         return 0
+    return assume_product(args, kwargs, result)
+
+
+def apply_formula(formula: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> int:
+    """Return what PyTorch's own formula gives, or the cost of an unknown product where it does not fit the call."""
+    given = {key: value for key, value in kwargs.items() if key != "out"}
+    try:
+        return int(formula(*args, **given, out_val=result))
+    except Exception:  # noqa: BLE001 - whatever the arguments of a hostile call provoke
+        return assume_product(args, kwargs, result)
+
+
+def assume_product(args: Any, kwargs: Any, result: Any) -> int:
+    """Return the cost of a product over the longest dimension that is there."""
     longest = max((max(tensor.shape, default=1) for tensor in list_tensors([args, kwargs])), default=1)
     return 2 * max(count_elements(result), count_elements([args, kwargs])) * longest

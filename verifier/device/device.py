@@ -24,6 +24,8 @@ from verifier.device.faults import IllegalAccess, IRError, NotInterpretable, Out
 
 MAXIMUM_TENSORS = 200_000
 MAXIMUM_KERNELS = 4_096
+# The machine code of each is read.
+MAXIMUM_LAUNCHED = 256
 MAXIMUM_GRIDS = 8
 NARROW_POINTEE = re.compile(r"f16|bf16|f8")
 
@@ -72,6 +74,7 @@ class Device(ABC):
     def __init__(self) -> None:
         self.tensors: dict[int, tuple[torch.Tensor, int]] = {}
         self.kernels: list[Loaded] = []
+        self.launched: set[str] = set()
         self.record = Record()
         self.ablated: set[str] = set()
         self.poison: int | None = 0
@@ -149,8 +152,8 @@ class Device(ABC):
         """Return the milliseconds since `begin_bench`."""
         return self.measure_marks(self.bench_start, self.mark())
 
-    def read_machine_code(self, digests: list[str]) -> list[Message]:
-        """Return machine code and use of resources of loaded kernels."""
+    def read_machine_code(self, digest: str) -> tuple[Message, bytes]:
+        """Return what a loaded kernel uses, and the text of its machine code."""
         raise NotImplementedError
 
     def add(self, tensor: torch.Tensor) -> int:
@@ -228,6 +231,9 @@ class Device(ABC):
     def launch(self, number: int, grid: Grid, arguments: Sequence[Any]) -> None:
         """Run a kernel and count it."""
         loaded = self.kernels[number]
+        self.launched.add(loaded.digest)
+        if len(self.launched) > MAXIMUM_LAUNCHED:
+            raise library.NotPermitted(f"more than {MAXIMUM_LAUNCHED} different kernels are launched")
         usage = self.record.kernels.setdefault(loaded.digest, Usage())
         usage.launches += 1
         usage.programs += grid[0] * grid[1] * grid[2]
@@ -245,6 +251,7 @@ class Device(ABC):
         """Run one library operator on the device's tensors and return its result."""
         function = library.find_operator(name)
         base = costs.find_base_name(function)
+        library.check_arguments(function, args, kwargs)
         if kwargs.get("unsafe"):
             raise library.NotPermitted("unsafe operators are not available on this device")
         result = function(*args, **kwargs)

@@ -69,6 +69,18 @@ def find_operator(name: str) -> OpOverload:
     return found
 
 
+def check_arguments(function: OpOverload, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Raise NotPermitted when a tensor stands for a number: its value would reach the host uncounted."""
+    expected = function._schema.arguments  # noqa: SLF001 - torch offers no public way to a schema
+    given = [
+        *zip(expected, args, strict=False),
+        *((item, kwargs[item.name]) for item in expected if item.name in kwargs),
+    ]
+    for argument, value in given:
+        if "Tensor" not in str(argument.type) and any(True for _ in list_tensors(value)):
+            raise NotPermitted(f"{argument.name} is a number; read the tensor's value first")
+
+
 def check_extent(tensor: torch.Tensor) -> None:
     """Raise NotPermitted when a view reaches beyond its storage."""
     steps = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -96,4 +108,10 @@ def find_narrowing(name: str, args: Any, kwargs: Any, result: Any) -> str:
         for narrow in made
         if SIGNIFICANDS.get(narrow, 64) < min(SIGNIFICANDS.get(wide, 0), SIGNIFICANDS[torch.float32])
     ]
-    return " -> ".join(str(dtype).removeprefix("torch.") for dtype in pairs[0]) if pairs else ""
+    if pairs:
+        return " -> ".join(str(dtype).removeprefix("torch.") for dtype in pairs[0])
+    # However a tensor came by its dtype, for one from integers with the same bits.
+    narrow = sorted(
+        {str(dtype) for dtype in (*given, *made) if SIGNIFICANDS.get(dtype, 64) < SIGNIFICANDS[torch.float32]}
+    )
+    return f"works in {narrow[0].removeprefix('torch.')}" if narrow else ""

@@ -300,8 +300,8 @@ class JudgeService:
         return {"kernels": listed}, b"".join(texts)
 
     def do_machine_code(self, message: Message) -> tuple[Message, bytes]:
-        """Return the machine code that was loaded for kernels, as text, with what it uses."""
-        return {"results": self.device.read_machine_code(message["digests"])}, b""
+        """Return what a loaded kernel uses, and the text of its machine code in the data."""
+        return self.device.read_machine_code(message["digest"])
 
 
 def serve(candidate: Channel, judge: Channel, device: Device, slab: Slab) -> None:

@@ -20,6 +20,8 @@ from verifier.candidate.channel import Channel, ChannelClosed, Message
 
 COMPILE_SECONDS = 240
 PARALLEL = 2
+# A kernel with more than a few hundred thousand instructions is a bomb.
+LONGEST_TEXT = 48 << 20
 PROTOTYPE = r"^\s*tt\.func\s+(?:public\s+)?(@\w+)(\([^\n]*\))\s*(?:attributes \{[^\n]*\})?\s+\{\s*$"
 
 Compiled = tuple[Message, bytes]
@@ -108,11 +110,11 @@ class CompileService:
         return {"results": described}, b"".join(image for _, image in results)
 
     def disassemble(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        """Return the text of machine code."""
+        """Return the text of machine code, of one kernel after another in the data; a text that is too long is cut."""
         from verifier.candidate.binaries import disassemble
 
-        images = split(data, message["images"])
-        return {"texts": list(self.pool.map(disassemble, images))}, b""
+        texts = [text.encode()[:LONGEST_TEXT] for text in self.pool.map(disassemble, split(data, message["images"]))]
+        return {"texts": [len(text) for text in texts]}, b"".join(texts)
 
 
 def main() -> None:

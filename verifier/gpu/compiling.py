@@ -40,7 +40,7 @@ class CompileLine:
             raise CannotCompile(compiled["error"])
         return compiled, image
 
-    def disassemble(self, images: list[bytes]) -> list[str]:
+    def disassemble(self, image: bytes) -> str:
         """Return the text of machine code. Raises CannotCompile."""
-        answer, _ = self.ask({"do": "disassemble", "images": [len(image) for image in images]}, b"".join(images))
-        return list(answer["texts"])
+        _, text = self.ask({"do": "disassemble", "images": [len(image)]}, image)
+        return text.decode(errors="replace")

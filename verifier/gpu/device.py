@@ -10,7 +10,7 @@ import torch
 from verifier.candidate.channel import Message
 from verifier.device import costs, library
 from verifier.device.device import Device, Grid, Loaded, Usage
-from verifier.device.faults import IllegalAccess, NotInterpretable, OutOfDeviceMemory
+from verifier.device.faults import CannotCompile, IllegalAccess, NotInterpretable, OutOfDeviceMemory
 from verifier.device.poison import make_poison
 from verifier.gpu import noise
 from verifier.gpu.compiling import CompileLine
@@ -178,18 +178,17 @@ class GpuDevice(Device):
         except RuntimeError as error:
             raise IllegalAccess(str(error)[:300]) from error
 
-    def read_machine_code(self, digests: list[str]) -> list[Message]:
-        kernels = {loaded.digest: loaded.kernel for loaded in self.kernels if loaded.kernel is not None}
-        texts = self.compiler.disassemble([kernels[digest].image for digest in digests])
-        return [
-            {
-                "sass": text,
-                "registers": kernels[digest].registers,
-                "spilled": kernels[digest].spilled_bytes,
-                "shared": kernels[digest].shared_bytes,
-            }
-            for digest, text in zip(digests, texts, strict=True)
-        ]
+    def read_machine_code(self, digest: str) -> tuple[Message, bytes]:
+        kernel: GpuKernel = next(item.kernel for item in self.kernels if item.digest == digest)
+        found = {
+            "registers": kernel.registers,
+            "spilled": kernel.spilled_bytes,
+            "shared": kernel.shared_bytes,
+        }
+        try:
+            return found, self.compiler.disassemble(kernel.image).encode()
+        except CannotCompile as error:
+            return {**found, "error": str(error)}, b""
 
     def describe(self) -> Message:
         properties = torch.cuda.get_device_properties(self.where)
