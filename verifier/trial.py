@@ -219,18 +219,23 @@ class Trial:
             if not has_same_bits([value], [sample.inputs[item.name]])
         }
 
-    def call_measured(self, distribution: str, mode: Mode, *, verify: bool) -> tuple[CallRecord, Comparison | None]:
-        """Run one call on fresh inputs with the device measuring it; compare its result when asked. Raises CandidateFault."""
+    def call_measured(self, distribution: str, mode: Mode, *, verify: bool) -> tuple[CallRecord, bool | None]:
+        """Run one call on fresh inputs with the device measuring it. Raises CandidateFault.
+
+        When asked, return whether the result is right, in storage of its own, and the inputs untouched.
+        """
         inputs = self.draw(distribution)
         placed = self.session.put(inputs)
         result = self.session.call(0, placed, self.output_types, mode=mode, read=verify)
         self.records.append(result.record)
-        comparison = None
+        sound = None
         if verify:
             oracle = self.compute_oracle(inputs)
-            comparison = compare_all(result.outputs, oracle, self.task.specification.tolerance)
+            sound = compare_all(result.outputs, oracle, self.task.specification.tolerance).passed
+            sound &= not {place["storage"] for place in result.places} & {*self.session.given.values()}
+            sound &= has_same_bits(self.session.read([item.described for item in placed]), list(inputs.values()))
         self.session.drop([*(item.handle for item in placed), *(place["handle"] for place in result.places)])
-        return result.record, comparison
+        return result.record, sound
 
     def is_own(self, kernel: KernelText) -> bool:
         """Return whether Triton's front end made a kernel from a function that the submitted file defines."""
@@ -254,6 +259,10 @@ class Trial:
         if any(earlier.passed for earlier in repeated):
             return FailureCode.STALE_ALIAS_REPLAY
         return otherwise
+
+    def list_all_records(self) -> list[CallRecord]:
+        """Return the records of all calls, and of the work beside them."""
+        return [*self.records, *self.queued, *self.session.constructions]
 
     def read_events(self) -> dict[str, int]:
         """Return what the device was told of or saw, in any call so far."""

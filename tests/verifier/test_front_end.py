@@ -22,7 +22,7 @@ from verifier.device.faults import CannotCompile
 from verifier.device.service import CandidateService
 from verifier.environment import load_environment
 from verifier.gpu.compiling import CompileLine
-from verifier.gpu.signature import Parameter, count_entry_parameters, pack, parse_signature
+from verifier.gpu.signature import Parameter, pack, parse_signature
 from verifier.modules import load_task_modules
 from verifier.task import load_task
 
@@ -69,7 +69,7 @@ class IdleDevice(Device):
 
     def run(self, loaded: Loaded, grid: Grid, arguments: Sequence[Any], usage: Usage) -> None:
         kernel: CompiledOnly = loaded.kernel
-        assert count_entry_parameters(kernel.compiled["ptx"]) >= len(kernel.arguments) == len(arguments)
+        assert kernel.compiled["parameters"] >= len(kernel.arguments) == len(arguments)
         for parameter, value in zip(kernel.arguments, arguments, strict=True):
             pack(parameter, value)
 

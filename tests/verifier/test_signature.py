@@ -19,9 +19,9 @@ from triton.compiler import ASTSource
 from tests.verifier.lowering import lower
 from verifier.device.canonical import Canonicaliser
 from verifier.device.faults import IRError
+from verifier.evidence.compilation import count_entry_parameters
 from verifier.gpu.signature import (
     Parameter,
-    count_entry_parameters,
     pack,
     parse_parameter,
     parse_signature,

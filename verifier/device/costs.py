@@ -37,7 +37,9 @@ ELEMENTWISE = re.compile(
     |(?:reflection|replication)_pad[123]d|upsample_\w+|avg_pool[23]d|max_pool[23]d_with_indices|adaptive_(?:avg|max)_pool[23]d|max_unpool[23]d
     |prelu(?:_kernel)?|glu|rrelu_with_noise|foreach_\w+|linspace|logspace|polar|complex|view_as_\w+|resolve_(?:conj|neg)|conj_physical
     |split_with_sizes_copy|as_strided_copy|expand_copy|nll_loss(?:2d)?_forward|smooth_l1_loss|huber_loss|mse_loss|l1_loss|binary_cross_entropy
-    |is_nonzero|item|assert_async|chunk_cat
+    |is_nonzero|item|assert_async|chunk_cat|softplus|elu|celu|selu|leaky_relu|hardtanh|hardswish|hardsigmoid|mish|threshold|gelu|silu
+    |softshrink|hardshrink|log_sigmoid_forward|floor_divide|logaddexp2?|(?:slice|select|diagonal|as_strided)_scatter
+    |t|transpose|squeeze|unsqueeze|swapaxes|as_strided|resolve_\w+
     )_?""",
     re.VERBOSE,
 )
@@ -94,7 +96,11 @@ def count_operations(function: OpOverload, args: Any, kwargs: Any, result: Any) 
     if plain in COPIES:
         return written
     factor = COMPLEX_PRODUCT if any(tensor.is_complex() for tensor in list_tensors([args, result])) else 1
-    return read + written + factor * count_arithmetic(function, plain, args, kwargs, result)
+    try:
+        arithmetic = count_arithmetic(function, plain, args, kwargs, result)
+    except Exception:  # noqa: BLE001 - a hostile call may pass its arguments where no formula looks for them
+        arithmetic = assume_product(args, kwargs, result)
+    return read + written + factor * arithmetic
 
 
 def count_arithmetic(function: OpOverload, plain: str, args: Any, kwargs: Any, result: Any) -> int:
@@ -107,22 +113,14 @@ def count_arithmetic(function: OpOverload, plain: str, args: Any, kwargs: Any, r
     packet = getattr(torch.ops.aten, plain, None)
     formula = flop_registry.get(function.overloadpacket) or flop_registry.get(packet)
     if formula is not None:
-        return apply_formula(formula, args, kwargs, result)
+        given = {key: value for key, value in kwargs.items() if key != "out"}
+        return int(formula(*args, **given, out_val=result))
     if SORTS.fullmatch(plain):
-        read = count_elements(args)
+        read = count_elements([args, kwargs])
         return read * max(1, math.ceil(math.log2(max(2, read))))
     if is_pointwise(function, plain) or ELEMENTWISE.fullmatch(plain):
         return 0
     return assume_product(args, kwargs, result)
-
-
-def apply_formula(formula: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> int:
-    """Return what PyTorch's own formula gives, or the cost of an unknown product where it does not fit the call."""
-    given = {key: value for key, value in kwargs.items() if key != "out"}
-    try:
-        return int(formula(*args, **given, out_val=result))
-    except Exception:  # noqa: BLE001 - whatever the arguments of a hostile call provoke
-        return assume_product(args, kwargs, result)
 
 
 def assume_product(args: Any, kwargs: Any, result: Any) -> int:

@@ -19,6 +19,7 @@ from verifier.candidate.channel import Channel, ChannelClosed, Message, Protocol
 from verifier.candidate.slab import Slab
 from verifier.candidate.transfer import DTYPES, from_bytes, to_bytes
 from verifier.device import library
+from verifier.device.costs import count_elements
 from verifier.device.device import Device, Record
 from verifier.device.faults import IllegalAccess, OutOfDeviceMemory
 
@@ -138,12 +139,12 @@ class CandidateService:
 
     def upload(self, message: Message, data: bytes) -> tuple[Message, bytes]:
         tensor = from_bytes(data, message["shape"], message["dtype"]).to(self.device.where, copy=True)
-        self.device.record.uploaded += tensor.numel()
+        self.device.record.uploaded += count_elements(tensor)
         return {"tensor": self.device.describe_tensor(self.device.add(tensor))}, b""
 
     def download(self, message: Message, data: bytes) -> tuple[Message, bytes]:
         tensor = self.device.tensor(message["handle"])
-        self.device.record.downloaded += tensor.numel()
+        self.device.record.downloaded += count_elements(tensor)
         self.device.synchronise()
         return {}, to_bytes(tensor.resolve_conj().cpu())
 
@@ -259,7 +260,7 @@ class JudgeService:
 
     def do_open(self, message: Message) -> tuple[Message, bytes]:
         """Let the submission's process work outside a call, while it constructs a model."""
-        self.device.open = True
+        self.device.record, self.device.open = Record(), True
         return {}, b""
 
     def do_end(self, message: Message) -> tuple[Message, bytes]:

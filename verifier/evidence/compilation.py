@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -24,7 +25,15 @@ PARALLEL = 2
 LONGEST_TEXT = 48 << 20
 PROTOTYPE = r"^\s*tt\.func\s+(?:public\s+)?(@\w+)(\([^\n]*\))\s*(?:attributes \{[^\n]*\})?\s+\{\s*$"
 
+_ENTRY = re.compile(r"\.entry\s+[\w$.]+\s*\((.*?)\)", re.DOTALL)
+
 Compiled = tuple[Message, bytes]
+
+
+def count_entry_parameters(ptx: str) -> int:
+    """Return how many parameters the compiled kernel takes: those of the IR, then the compiler's own scratch pointers."""
+    match = _ENTRY.search(ptx)
+    return match[1].count(".param") if match else 0
 
 
 def compile_kernel(text: str, options: dict[str, Any], capability: int) -> Compiled:
@@ -55,7 +64,7 @@ def compile_kernel(text: str, options: dict[str, Any], capability: int) -> Compi
             "cooperative": getattr(metadata, "launch_cooperative_grid", False),
             "programmatic": getattr(metadata, "launch_pdl", False),
             "descriptors": list(getattr(metadata, "tensordesc_meta", None) or ()),
-            "ptx": compiled.asm["ptx"],
+            "parameters": count_entry_parameters(compiled.asm["ptx"]),
         }
         return described, image
 

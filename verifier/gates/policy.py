@@ -47,7 +47,7 @@ class PolicyGate:
 
     def run(self, trial: Trial) -> list[Check]:
         """Read the machine code of every kernel that ran in any call, then the device's log."""
-        launched = {digest for record in [*trial.records, *trial.queued] for digest in record.kernels}
+        launched = {digest for record in trial.list_all_records() for digest in record.kernels}
         kernels = [kernel for kernel in trial.session.list_kernels() if kernel.digest in launched]
         checks = self.check_machine_code(trial, kernels)
         checks += [
@@ -118,7 +118,7 @@ class PolicyGate:
     def check_narrowing(trial: Trial) -> Check:
         """Library operators and kernel arguments may not carry narrower floats than the task's."""
         narrow: set[str] = set()
-        for record in trial.records:
+        for record in trial.list_all_records():
             narrow |= set(record.narrowing)
             narrow |= {
                 f"kernel argument {dtype}" for usage in record.kernels.values() for dtype in usage["narrow_arguments"]

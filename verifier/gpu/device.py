@@ -167,12 +167,14 @@ class GpuDevice(Device):
         return float(self.marks[first].elapsed_time(self.marks[second]))
 
     def begin_bench(self) -> None:
-        if not self.timed:
+        if self.timed:
+            super().begin_bench()
+        else:
             self.stopwatch.arm(cold=True, longest_hold=BENCH_HOLD)
 
     def end_bench(self) -> float:
         if self.timed:
-            return 1.0
+            return super().end_bench()
         try:
             return self.stopwatch.stop().milliseconds
         except RuntimeError as error:

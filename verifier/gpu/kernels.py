@@ -13,7 +13,7 @@ from verifier.candidate.channel import Message
 from verifier.device.faults import CannotCompile, IllegalAccess, IRError
 from verifier.gpu import driver
 from verifier.gpu.descriptors import encode_descriptor
-from verifier.gpu.signature import Parameter, count_entry_parameters, pack, parse_signature
+from verifier.gpu.signature import Parameter, pack, parse_signature
 
 THREADS_A_WARP = 32
 # Newer versions of Triton's compiler add a pointer to scratch memory, and one for its own profiler.
@@ -70,7 +70,7 @@ def load_kernel(text: str, compiled: Message, image: bytes) -> GpuKernel:
     """Return the kernel of some IR from what the compiler made of it. Raises CannotCompile or IRError."""
     parameters = parse_signature(text)
     # The driver reads as many arguments as the machine code takes, whatever it is given.
-    extra = count_entry_parameters(compiled["ptx"]) - len(parameters)
+    extra = compiled["parameters"] - len(parameters)
     if not 0 <= extra <= MAXIMUM_SCRATCH_POINTERS:
         raise IRError(f"the kernel takes {extra:+d} parameters beside the {len(parameters)} of its IR")
     cooperative, programmatic = bool(compiled["cooperative"]), bool(compiled["programmatic"])

@@ -15,7 +15,6 @@ _PARAMETER = re.compile(r"%[\w$.\-]+: ")
 _POINTER = re.compile(r"^!tt\.ptr<(.+?)(?:, \d+)?>$")
 _DESCRIPTOR = re.compile(r"^!tt\.tensordesc<tensor<([\dx]+)x(\w+)(?:, [^>]*)?>>$")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
-_ENTRY = re.compile(r"\.entry\s+[\w$.]+\s*\((.*?)\)", re.DOTALL)
 _INTEGERS = {
     "i1": ctypes.c_int8,
     "i8": ctypes.c_int8,
@@ -122,9 +121,3 @@ def round_to_bfloat16(value: float) -> int:
     if value != value:  # noqa: PLR0124 - NaN
         return 0x7FC0
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) & 0xFFFF
-
-
-def count_entry_parameters(ptx: str) -> int:
-    """Return how many parameters the compiled kernel takes: those of the IR, then the compiler's own scratch pointers."""
-    match = _ENTRY.search(ptx)
-    return match[1].count(".param") if match else 0
