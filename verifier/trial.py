@@ -187,6 +187,12 @@ class Trial:
         """Return whether agents may see a distribution."""
         return distribution in {item.name for item in self.task.specification.visible_distributions}
 
+    def pick_hidden(self) -> str:
+        """Return a secretly chosen distribution, a hidden one when there is any."""
+        everything = self.task.specification.distributions
+        hidden = [item.name for item in everything if not item.visible]
+        return secrets.choice(hidden or [item.name for item in everything])
+
     def call(
         self, sample: Sample, *, instance: int = 0, ablate: list[str] | None = None, first: bool = False
     ) -> CallResult:

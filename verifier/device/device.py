@@ -24,8 +24,8 @@ from verifier.device.faults import IllegalAccess, IRError, NotInterpretable, Out
 
 MAXIMUM_TENSORS = 200_000
 MAXIMUM_KERNELS = 4_096
-# The machine code of each is read.
-MAXIMUM_LAUNCHED = 256
+# The machine code of each is read, those that an autotuner tries among them.
+MAXIMUM_LAUNCHED = 1_024
 MAXIMUM_GRIDS = 8
 NARROW_POINTEE = re.compile(r"f16|bf16|f8")
 

@@ -130,7 +130,7 @@ class CorrectnessGate:
         trial.remember(sample)
         followed = 0
         codes: list[FailureCode] = []
-        names = [trial.nominal.distribution, self.pick_hidden(trial)]
+        names = [trial.nominal.distribution, trial.pick_hidden()]
         for name in names:
             sample = trial.replace(sample, trial.draw(name), name)
             trial.call(sample)
@@ -153,12 +153,6 @@ class CorrectnessGate:
                 unit="changes followed",
             )
         ]
-
-    @staticmethod
-    def pick_hidden(trial: Trial) -> str:
-        """Return a secretly chosen distribution, a hidden one when there is any."""
-        hidden = [item.name for item in trial.task.specification.distributions if not item.visible]
-        return secrets.choice(hidden or [item.name for item in trial.task.specification.distributions])
 
     def check_single_site(self, trial: Trial) -> list[Check]:
         """Change one element where the oracle clearly moves; the output must move with it."""
@@ -267,7 +261,7 @@ class CorrectnessGate:
         sample = trial.place(trial.nominal.distribution)
         failing: list[FailureCode] = []
         for number in range(LATER_CALLS):
-            name = trial.nominal.distribution if number % 3 else self.pick_hidden(trial)
+            name = trial.nominal.distribution if number % 3 else trial.pick_hidden()
             inputs = trial.draw(name)
             if secrets.randbits(1):
                 sample = trial.replace(sample, inputs, name)

@@ -177,7 +177,7 @@ class PerformanceGate:
             # Each call is drawn by itself: what was compared so far tells nothing of what will be.
             if number >= 0 and draw(HIDDEN_A_ROUND / CALLS_A_ROUND):
                 # Not counted: the time of another distribution is another time.
-                self.verify_timed(trial, pick_hidden(trial), mode, compare=True)
+                self.verify_timed(trial, trial.pick_hidden(), mode, compare=True)
             compare = self.quick or draw(VERIFIED_A_ROUND / CALLS_A_ROUND)
             record = self.verify_timed(trial, distribution, mode, compare=compare)
             if number >= 0:
@@ -368,13 +368,6 @@ class PerformanceGate:
 def draw(probability: float) -> bool:
     """Return true with a probability that nobody can foresee."""
     return secrets.SystemRandom().random() < probability
-
-
-def pick_hidden(trial: Trial) -> str:
-    """Return a secretly chosen distribution, a hidden one when there is any."""
-    names = [item.name for item in trial.task.specification.distributions]
-    hidden = [item.name for item in trial.task.specification.distributions if not item.visible]
-    return secrets.choice(hidden or names)
 
 
 def keep_call(measured: Measurement, record: CallRecord) -> None:

@@ -38,13 +38,11 @@ class GpuDevice(Device):
         """Take the GPU, with at most `memory_bytes` of its memory."""
         super().__init__()
         self.compiler = compiler
-        self.l2_bytes = l2_bytes
         total = torch.cuda.get_device_properties(self.where).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, memory_bytes / total), self.where)
         pin_settings()
         self.stopwatch = Stopwatch(l2_bytes)
         torch.cuda.set_stream(self.stopwatch.stream)
-        self.holders: dict[int, int] = {}
         self.generator = torch.Generator(device=self.where)
         self.profiler = Profiler()
         self.profiler.warm_up()
@@ -52,16 +50,10 @@ class GpuDevice(Device):
         self.marks: list[torch.cuda.Event] = []
 
     def retain(self, tensor: torch.Tensor) -> int:
-        base = tensor.untyped_storage().data_ptr()
-        if base:
-            self.holders[base] = self.holders.get(base, 0) + 1
-        return base
+        return int(tensor.untyped_storage().data_ptr())
 
     def release(self, base: int) -> None:
-        if base in self.holders:
-            self.holders[base] -= 1
-            if not self.holders[base]:
-                del self.holders[base]
+        """PyTorch frees a storage with its last tensor."""
 
     def reseed(self, seed: int) -> None:
         self.generator.manual_seed(seed)
@@ -193,15 +185,7 @@ class GpuDevice(Device):
             return {**found, "error": str(error)}, b""
 
     def describe(self) -> Message:
-        properties = torch.cuda.get_device_properties(self.where)
-        return {
-            "name": properties.name,
-            "uuid": str(getattr(properties, "uuid", "")),
-            "capability": properties.major * 10 + properties.minor,
-            "total_memory": properties.total_memory,
-            "flush_bytes": self.stopwatch.flush_bytes,
-            "settings": read_settings(),
-        }
+        return {"flush_bytes": self.stopwatch.flush_bytes}
 
 
 def pin_settings() -> None:
