@@ -94,7 +94,7 @@ class PolicyGate:
                 )
             )
         trial.evidence = trial.evidence.model_copy(update={"machine_code": records})
-        label = f"machine code of every kernel that ran keeps {dtype} (kernels: {len(kernels)}, sm_{capability})"
+        label = f"machine code of every kernel that ran keeps {dtype} and fits the GPU (kernels: {len(kernels)}, sm_{capability})"
         detail = ", ".join(sorted({name for _, name in losses}))
         codes = rank_failures([loss for loss, _ in losses])
         extra = [
