@@ -35,4 +35,3 @@ class ModelNew(nn.Module):
         p = torch.empty_like(z)
         project_row[(rows,)](z, p, columns, BLOCK=triton.next_power_of_2(columns))
         return p
-

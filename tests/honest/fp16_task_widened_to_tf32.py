@@ -8,7 +8,16 @@ from torch import nn
 
 @triton.jit
 def gate_tile(
-    x_pointer, gate_pointer, up_pointer, y_pointer, T, D, F, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr
+    x_pointer,
+    gate_pointer,
+    up_pointer,
+    y_pointer,
+    T,
+    D,
+    F,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr,
 ):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -16,7 +25,9 @@ def gate_tile(
     up = tl.zeros((ROWS, COLUMNS), tl.float32)
     for start in range(0, D, DEPTH):
         term = start + tl.arange(0, DEPTH)
-        x = tl.load(x_pointer + row[:, None] * D + term[None, :], mask=(row < T)[:, None] & (term < D)[None, :], other=0.0)
+        x = tl.load(
+            x_pointer + row[:, None] * D + term[None, :], mask=(row < T)[:, None] & (term < D)[None, :], other=0.0
+        )
         place = term[:, None] * F + column[None, :]
         inside = (term < D)[:, None] & (column < F)[None, :]
         w_gate = tl.load(gate_pointer + place, mask=inside, other=0.0)
@@ -24,7 +35,11 @@ def gate_tile(
         gate = tl.dot(x.to(tl.float32), w_gate.to(tl.float32), gate)
         up = tl.dot(x.to(tl.float32), w_up.to(tl.float32), up)
     y = gate * tl.sigmoid(gate) * up
-    tl.store(y_pointer + row[:, None] * F + column[None, :], y.to(tl.float16), mask=(row < T)[:, None] & (column < F)[None, :])
+    tl.store(
+        y_pointer + row[:, None] * F + column[None, :],
+        y.to(tl.float16),
+        mask=(row < T)[:, None] & (column < F)[None, :],
+    )
 
 
 class ModelNew(nn.Module):

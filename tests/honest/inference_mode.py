@@ -29,4 +29,3 @@ class ModelNew(nn.Module):
             p = torch.empty_like(z, memory_format=torch.contiguous_format)
             project_row[(rows,)](z.contiguous(), p, columns, BLOCK=triton.next_power_of_2(columns))
         return p
-

@@ -34,4 +34,3 @@ class ModelNew(nn.Module):
         p = torch.empty_strided(z.size(), z.stride(), dtype=z.dtype, device=z.device)
         project_sorted[(triton.cdiv(rows, each), 1, 1)](z, p, rows, columns, each, num_warps=4)
         return p
-

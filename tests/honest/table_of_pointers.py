@@ -31,4 +31,3 @@ class ModelNew(nn.Module):
         table = torch.tensor([z.data_ptr(), p.data_ptr()], dtype=torch.int64, device=z.device)
         project_rows[(rows,)](table, columns, BLOCK=triton.next_power_of_2(columns))
         return p
-
