@@ -68,7 +68,7 @@ def measure_slab(task: Task, environment: EnvironmentSpecification) -> int:
     dims = specification.dims.timed if environment.dims == "timed" else specification.dims.small
     return max(
         sum(item.measure(dims) + ROOM_A_TENSOR for item in group)
-        for group in (specification.inputs, specification.parameters, specification.outputs)
+        for group in (specification.inputs, specification.list_state(dims), specification.outputs)
     )
 
 

@@ -94,7 +94,8 @@ def lint_distribution(task: Task, modules: TaskModules, name: str) -> list[Compl
     torch.manual_seed(SEED)
     model = modules.reference.Model(*modules.get_init_inputs(dims)).eval()
     state = {key: value.detach() for key, value in model.state_dict().items()}
-    expected_state = {item.name: (item.resolve_shape(dims), item.dtype) for item in task.specification.parameters}
+    state_tensors = task.specification.list_state(dims)
+    expected_state = {item.name: (item.resolve_shape(dims), item.dtype) for item in state_tensors}
     found_state = {key: (tuple(value.shape), str(value.dtype).removeprefix("torch.")) for key, value in state.items()}
     if expected_state != found_state:
         return [

@@ -36,16 +36,22 @@ class Comparison:
 
 
 def compare(output: torch.Tensor, oracle: torch.Tensor, tolerance: Tolerance) -> Comparison:
-    """Compare an output of any dtype with the oracle of the same shape.
+    """Compare an output of any dtype with the oracle of the same shape. Raises ValueError for another shape.
 
-    Every element counts. NaN and infinities must stand where the oracle has them. -0.0 equals 0.0.
+    Every element counts. NaN and infinities must stand where the oracle has them. -0.0 equals 0.0. Integers and
+    truth values are compared exactly whatever the rule.
     """
-    measured, expected = output.reshape(-1), oracle.reshape(-1)
-    if not measured.numel():
+    if output.shape != oracle.shape:
+        raise ValueError(f"an output of shape {tuple(output.shape)} cannot be compared with {tuple(oracle.shape)}")
+    if not output.numel():
         return Comparison(0, 0, 0, 0.0, 0.0, ())
+    # Only the root mean square of a row needs the row in one piece.
+    width = output.shape[-1] if output.ndim and tolerance.rms else 1
+    measured, expected = output.reshape(-1, width), oracle.reshape(-1, width)
+    step = max(1, CHUNK // width)
     parts = [
-        compare_part(measured[start : start + CHUNK], expected[start : start + CHUNK], tolerance, start)
-        for start in range(0, measured.numel(), CHUNK)
+        compare_rows(measured[start : start + step], expected[start : start + step], tolerance, start * width)
+        for start in range(0, len(measured), step)
     ]
     merged = merge(parts)
     place = tuple(int(index) for index in np.unravel_index(merged.worst_index[0], tuple(output.shape)))
@@ -54,19 +60,25 @@ def compare(output: torch.Tensor, oracle: torch.Tensor, tolerance: Tolerance) ->
     )
 
 
-def compare_part(output: torch.Tensor, oracle: torch.Tensor, tolerance: Tolerance, start: int) -> Comparison:
-    """Compare two flat pieces; `start` is where they begin in the whole."""
+def compute_budget(oracle: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
+    """Return the error that each element of a float64 oracle may have; infinite and NaN elements count as zero."""
+    size = torch.nan_to_num(oracle, nan=0.0, posinf=0.0, neginf=0.0).abs()
+    budget = tolerance.atol + tolerance.rtol * size
+    if tolerance.rms:
+        budget = budget + tolerance.rms * size.square().mean(dim=-1, keepdim=True).sqrt()
+    return budget
+
+
+def compare_rows(output: torch.Tensor, oracle: torch.Tensor, tolerance: Tolerance, start: int) -> Comparison:
+    """Compare whole rows of the last dimension; `start` is the place of their first element in the whole."""
+    exact = tolerance.rule == "exact" or not output.is_floating_point()
     measured, expected = output.double(), oracle.double()
     finite = torch.isfinite(expected)
     same_kind = (torch.isnan(measured) == torch.isnan(expected)) & (torch.isfinite(measured) == finite)
     same_kind &= finite | torch.isnan(expected) | (measured == expected)
     error = torch.where(finite & torch.isfinite(measured), (measured - expected).abs(), torch.zeros_like(expected))
-    budget = tolerance.atol + tolerance.rtol * torch.where(finite, expected, torch.zeros_like(expected)).abs()
-    ratio = (
-        torch.where(error > 0, error / budget, torch.zeros_like(error))
-        if tolerance.rule == "allclose"
-        else torch.where(error > 0, math.inf, 0.0)
-    )
+    allowed = torch.zeros_like(error) if exact else compute_budget(expected, tolerance)
+    ratio = torch.where(error > 0, error / allowed, torch.zeros_like(error))
     ratio = torch.where(same_kind, ratio, torch.full_like(error, math.inf))
     return Comparison(
         elements=ratio.numel(),

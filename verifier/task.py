@@ -91,6 +91,24 @@ class TensorSpecification(Model):
         return math.prod(self.resolve_shape(dims)) * DTYPE_BYTES[self.dtype]
 
 
+class ParameterSpecification(TensorSpecification):
+    """One named parameter or buffer, or one of every repeated layer: `*` in the name stands for 0 to `count` - 1."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.([A-Za-z0-9_]+|\*))*$")]
+    count: Expression = 1
+
+    @model_validator(mode="after")
+    def check_star(self) -> ParameterSpecification:
+        if self.name.count("*") != (self.count != 1):
+            raise ValueError("a name with one '*' goes with a count, and a count with such a name")
+        return self
+
+    def expand(self, dims: Mapping[str, int]) -> list[TensorSpecification]:
+        """Return every tensor that it stands for at `dims`."""
+        names = [self.name.replace("*", str(index)) for index in range(evaluate_expression(self.count, dims))]
+        return [TensorSpecification(name=name, dtype=self.dtype, shape=self.shape) for name in names]
+
+
 class Distribution(Model):
     """One way to draw inputs. Only visible ones are ever shown to an agent."""
 
@@ -102,19 +120,21 @@ class Distribution(Model):
 class Tolerance(Model):
     """How far the output may be from the float64 oracle, at every element.
 
-    exact: equal values, NaN and infinities in the same places.
-    allclose: |y - oracle| <= atol + rtol * |oracle|.
+    exact: equal values, NaN and infinities in the same places. Outputs of integers and truth values are always exact.
+    allclose: |y - oracle| <= atol + rtol * |oracle| + rms * R, where R is the root mean square of the finite
+    values of the oracle along its last dimension.
     """
 
     rule: Literal["exact", "allclose"]
     rtol: float = Field(0.0, ge=0)
     atol: float = Field(0.0, ge=0)
+    rms: float = Field(0.0, ge=0)
     why: str = Field(min_length=10)
 
     @model_validator(mode="after")
     def check_rule(self) -> Tolerance:
-        if self.rule == "exact" and (self.rtol or self.atol):
-            raise ValueError("rule 'exact' takes no rtol or atol")
+        if self.rule == "exact" and (self.rtol or self.atol or self.rms):
+            raise ValueError("rule 'exact' takes no rtol, atol or rms")
         if self.rule == "allclose" and not self.atol:
             raise ValueError("rule 'allclose' needs atol > 0: the oracle may be zero somewhere")
         return self
@@ -184,7 +204,7 @@ class TaskSpecification(Model):
     summary: str = Field(min_length=20)
     dims: Dims
     inputs: list[TensorSpecification] = Field(min_length=1)
-    parameters: list[TensorSpecification] = []
+    parameters: list[ParameterSpecification] = []
     outputs: list[TensorSpecification] = Field(min_length=1)
     distributions: list[Distribution] = Field(min_length=1, max_length=5)
     tolerance: Tolerance
@@ -205,10 +225,17 @@ class TaskSpecification(Model):
         for dims in (self.dims.timed, self.dims.small):
             for tensor in (*self.inputs, *self.parameters, *self.outputs):
                 tensor.resolve_shape(dims)
+            names = [tensor.name for tensor in self.list_state(dims)]
+            if len(names) != len(set(names)):
+                raise ValueError(f"names repeat: {sorted(names)}")
             for formula in (self.floor.bytes_read, self.floor.bytes_written, self.floor.operations):
                 if formula is not None:
                     evaluate_expression(formula, dims)
         return self
+
+    def list_state(self, dims: Mapping[str, int]) -> list[TensorSpecification]:
+        """Return every parameter and buffer at `dims`."""
+        return [tensor for parameter in self.parameters for tensor in parameter.expand(dims)]
 
     @property
     def visible_distributions(self) -> list[Distribution]:

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from verifier.task import Task, Tolerance, load_tasks
+from verifier.oracle import compute_budget
+from verifier.task import Task, load_tasks
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,8 @@ class LoadedTask:
 
     def exceeds(self, output: torch.Tensor, oracle: torch.Tensor, share: float = 1.0) -> bool:
         """Return whether `output` leaves that share of the error budget anywhere."""
-        budget = share * compute_budget(self.task.specification.tolerance, oracle)
+        budget = share * compute_budget(oracle, self.task.specification.tolerance)
         return bool(((output.double() - oracle).abs() > budget).any())
-
-
-def compute_budget(tolerance: Tolerance, oracle: torch.Tensor) -> torch.Tensor:
-    return tolerance.atol + tolerance.rtol * oracle.abs()
 
 
 TASKS = [

@@ -69,7 +69,9 @@ def test_skipping_the_last_row_fails(loaded: LoadedTask, distribution: str) -> N
 @pytest.mark.parametrize("loaded", TASKS, ids=lambda loaded: loaded.task.id)
 def test_parameters_are_what_the_task_says_and_matter(loaded: LoadedTask) -> None:
     model = loaded.build_model(SEED)
-    expected = [(item.name, item.resolve_shape(loaded.dims)) for item in loaded.task.specification.parameters]
+    expected = [
+        (item.name, item.resolve_shape(loaded.dims)) for item in loaded.task.specification.list_state(loaded.dims)
+    ]
     assert [(name, tuple(value.shape)) for name, value in model.state_dict().items()] == expected
     inputs = loaded.generate(loaded.task.specification.distributions[0].name, SEED)
     oracle = loaded.compute_oracle(inputs, model)

@@ -12,6 +12,7 @@ from verifier.oracle import compare, compare_all, fingerprint, has_same_bits
 from verifier.task import Tolerance
 
 ALLCLOSE = Tolerance(rule="allclose", rtol=1e-3, atol=1e-4, why="a test of the rule")
+BY_ROW = Tolerance(rule="allclose", atol=1e-4, rms=1e-3, why="a test of the rule")
 EXACT = Tolerance(rule="exact", why="a test of the rule")
 
 
@@ -45,6 +46,33 @@ def test_exact_means_equal_values() -> None:
     assert compare(torch.tensor([0.0, 1.5000001, math.inf]), oracle, EXACT).wrong == 1
 
 
+def test_integers_are_exact_whatever_the_rule() -> None:
+    loose = Tolerance(rule="allclose", atol=10.0, why="a test of the rule")
+    oracle = torch.tensor([0, 7, 1 << 40])
+    assert compare(oracle.clone(), oracle, loose).passed
+    assert compare(torch.tensor([0, 8, 1 << 40]), oracle, loose).worst_index == (1,)
+    assert not compare(torch.tensor([True, False]), torch.tensor([True, True]), loose).passed
+
+
+def test_the_budget_of_a_row_grows_with_its_root_mean_square() -> None:
+    rule = Tolerance(rule="allclose", atol=1e-6, rms=0.01, why="a test of the rule")
+    oracle = torch.tensor([[0.0, 3.0, 4.0, 0.0], [0.0, 30.0, 40.0, 0.0]], dtype=torch.float64)
+    # The root mean squares are 2.5 and 25.
+    assert compare(oracle + torch.tensor([[0.024], [0.24]]), oracle, rule).passed
+    assert compare(oracle + torch.tensor([[0.026], [0.24]]), oracle, rule).wrong == 4
+    assert compare(oracle + torch.tensor([[0.024], [0.26]]), oracle, rule).wrong == 4
+    oracle[0, 0] = math.inf
+    # Of the finite values that are left the first row's is still 2.5.
+    assert compare(oracle.float(), oracle, rule).passed
+    assert compare(oracle + torch.tensor([[0.026], [0.0]]), oracle, rule).wrong == 3
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 2), (1, 2, 3), ()])
+def test_another_shape_is_no_answer(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="cannot be compared with"):
+        compare(torch.zeros(shape), torch.zeros(2, 3), ALLCLOSE)
+
+
 def test_several_outputs_share_one_verdict() -> None:
     oracle = (torch.zeros(2, dtype=torch.float64), torch.zeros(3, dtype=torch.float64))
     result = compare_all([torch.zeros(2), torch.tensor([0.0, 0.0, 1.0])], oracle, ALLCLOSE)
@@ -75,7 +103,7 @@ def make_pair() -> tuple[torch.Tensor, torch.Tensor]:
     return output, oracle
 
 
-@pytest.mark.parametrize("tolerance", [ALLCLOSE, EXACT], ids=["allclose", "exact"])
+@pytest.mark.parametrize("tolerance", [ALLCLOSE, EXACT, BY_ROW], ids=["allclose", "exact", "by row"])
 @pytest.mark.parametrize("size", [1, 7, 29, 30, 31])
 def test_pieces_give_the_comparison_of_the_whole(
     tolerance: Tolerance, size: int, monkeypatch: pytest.MonkeyPatch

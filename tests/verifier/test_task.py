@@ -4,10 +4,19 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from verifier.environment import load_environment
 from verifier.lint import lint_tasks
-from verifier.task import TaskError, evaluate_expression, find_tasks_root, load_task, load_task_folder, load_tasks
+from verifier.task import (
+    ParameterSpecification,
+    TaskError,
+    evaluate_expression,
+    find_tasks_root,
+    load_task,
+    load_task_folder,
+    load_tasks,
+)
 
 
 @pytest.mark.parametrize(
@@ -115,3 +124,19 @@ def test_environments_load_and_say_whether_they_time() -> None:
     assert load_environment("l40s").official
     with pytest.raises(KeyError):
         load_environment("abacus")
+
+
+def test_a_repeated_parameter_stands_for_one_in_each_layer() -> None:
+    weight = ParameterSpecification(name="layers.*.weight", dtype="float16", shape=["2*W", "W"], count="LAY")
+    found = [
+        (item.name, item.resolve_shape({"W": 3, "LAY": 2}), item.dtype) for item in weight.expand({"W": 3, "LAY": 2})
+    ]
+    assert found == [("layers.0.weight", (6, 3), "float16"), ("layers.1.weight", (6, 3), "float16")]
+    single = ParameterSpecification(name="norm.weight", dtype="float32", shape=["W"])
+    assert [item.name for item in single.expand({"W": 3})] == ["norm.weight"]
+
+
+@pytest.mark.parametrize(("name", "count"), [("layers.*.weight", 1), ("layers.0.weight", "LAY"), ("a.*.b.*", 2)])
+def test_a_star_and_a_count_go_together(name: str, count: int | str) -> None:
+    with pytest.raises(ValidationError, match=r"goes with a count"):
+        ParameterSpecification(name=name, dtype="float32", shape=[1], count=count)
