@@ -61,6 +61,28 @@ def apportion(total: int, weights: torch.Tensor) -> torch.Tensor:
     return bounds.diff(prepend=bounds.new_zeros(1))
 
 
+def list_destinations(rowptr: torch.Tensor, edges: int) -> torch.Tensor:
+    """Return the row that owns each of `edges` edges, int64."""
+    rows = torch.arange(len(rowptr) - 1, device=rowptr.device)
+    return torch.repeat_interleave(rows, rowptr.diff(), output_size=edges)
+
+
+def build_self_loop_graph(kind: GraphKind, nodes: int, edges: int, generator: torch.Generator) -> CsrGraph:
+    """Return a graph of `build_csr_graph` whose rows each own their own node last, so that none is empty.
+
+    `edges` counts the self-loops too; there may be others by chance. Raises ValueError when there are fewer than three
+    edges a node.
+    """
+    rowptr, sources = build_csr_graph(kind, nodes, edges - nodes, generator)
+    node = torch.arange(nodes, device=rowptr.device)
+    col = torch.empty(edges, dtype=torch.int64, device=rowptr.device)
+    # Each row before an edge puts one self-loop before it.
+    destinations = list_destinations(rowptr, edges - nodes)
+    col[torch.arange(edges - nodes, device=rowptr.device) + destinations] = sources
+    col[rowptr[1:] + node] = node
+    return CsrGraph(rowptr + torch.arange(nodes + 1, device=rowptr.device), col)
+
+
 def build_csr_graph(kind: GraphKind, nodes: int, edges: int, generator: torch.Generator) -> CsrGraph:
     """Return a graph with exactly `edges` edges, one row in twenty empty, every node the source of some edge.
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from verifier.inputs import BANDWIDTH, CsrGraph, GraphKind, apportion, build_csr_graph, draw_log_magnitude
+from verifier.inputs import (
+    BANDWIDTH,
+    CsrGraph,
+    GraphKind,
+    apportion,
+    build_csr_graph,
+    build_self_loop_graph,
+    draw_log_magnitude,
+    list_destinations,
+)
 
 SIZES = [(48, 220), (2_000, 32_000), (40_000, 100_000)]
 KINDS: list[GraphKind] = ["power-law", "uniform", "hub", "banded"]
@@ -64,6 +73,23 @@ def test_graph_follows_the_seed(kind: GraphKind) -> None:
     assert torch.equal(first.rowptr, again.rowptr)
     assert torch.equal(first.col, again.col)
     assert not torch.equal(first.col, other.col)
+
+
+@pytest.mark.parametrize(("nodes", "edges"), SIZES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_self_loops_are_added_to_the_graph_without(kind: GraphKind, nodes: int, edges: int) -> None:
+    plain = build(kind, nodes, edges)
+    rowptr, col = build_self_loop_graph(kind, nodes, edges + nodes, torch.Generator().manual_seed(1))
+    assert torch.equal(rowptr.diff(), plain.rowptr.diff() + 1)
+    last = torch.zeros(edges + nodes, dtype=torch.bool)
+    last[rowptr[1:] - 1] = True
+    assert torch.equal(col[last], torch.arange(nodes))
+    assert torch.equal(col[~last], plain.col)
+
+
+def test_destinations_are_the_owners_of_the_edges() -> None:
+    rowptr = torch.tensor([0, 2, 2, 5])
+    assert list_destinations(rowptr, 5).tolist() == [0, 0, 2, 2, 2]
 
 
 def test_too_few_edges_are_refused() -> None:
