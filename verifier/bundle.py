@@ -22,10 +22,6 @@ class BundleError(ValueError):
 
 def check_bytes(data: bytes) -> str:
     """Return the text of a submission. Raises BundleError."""
-    if not data.strip():
-        raise BundleError(
-            FailureCode.ART_MISSING_FILE, "The file is empty. Submit one Python file that defines ModelNew."
-        )
     if len(data) > MAXIMUM_BYTES:
         raise BundleError(
             FailureCode.ART_BAD_BUNDLE,
@@ -37,12 +33,18 @@ def check_bytes(data: bytes) -> str:
             "The file holds NUL bytes, so it is not Python source. Submit the .py file itself.",
         )
     try:
-        return data.decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BundleError(
             FailureCode.ART_BAD_BUNDLE,
             f"The file is not UTF-8 (byte {error.start}: {error.reason}). Save it as UTF-8 and submit it again.",
         ) from error
+    # What is white to Unicode is more than what is white to ASCII.
+    if not text.strip():
+        raise BundleError(
+            FailureCode.ART_MISSING_FILE, "The file is empty. Submit one Python file that defines ModelNew."
+        )
+    return text
 
 
 def read_file(path: Path) -> bytes:

@@ -13,6 +13,8 @@ from verifier.verdict import FailureCode
     ("data", "code"),
     [
         (b"", FailureCode.ART_MISSING_FILE),
+        (b"\x1c", FailureCode.ART_MISSING_FILE),
+        ("\N{NO-BREAK SPACE}\n".encode(), FailureCode.ART_MISSING_FILE),
         (b" \n\t\n", FailureCode.ART_MISSING_FILE),
         (b"x = 1\x00", FailureCode.ART_BAD_BUNDLE),
         (b"\xff\xfe\x00", FailureCode.ART_BAD_BUNDLE),
