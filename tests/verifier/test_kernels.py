@@ -11,7 +11,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from tests.verifier.lowering import lower, run
-from verifier.device.faults import IllegalAccess, IRError, NotInterpretable
+from verifier.device.faults import IllegalAccess, IRError, KernelFault, NotInterpretable
 from verifier.interpreter.ir import parse_module
 from verifier.interpreter.kernels import Kernel, OverBudget
 from verifier.interpreter.memory import Memory
@@ -322,5 +322,12 @@ def test_broken_text_is_refused(text: str) -> None:
 
 def test_a_kernel_wants_all_its_arguments() -> None:
     text = lower(add, {"x": torch.zeros(4), "y": torch.zeros(4), "n": 4}, {"BLOCK": 4})
-    with pytest.raises(IRError, match="3 arguments"):
+    with pytest.raises(KernelFault, match="3 arguments"):
         Kernel(text, Memory(1024)).run((1, 1, 1), [1, 2], 100)
+
+
+@pytest.mark.parametrize("value", ["seven", None, [1], {"tensor": 1}, 10**400])
+def test_an_argument_must_be_a_number(value: object) -> None:
+    text = lower(add, {"x": torch.zeros(4), "y": torch.zeros(4), "n": 4}, {"BLOCK": 4})
+    with pytest.raises(KernelFault, match=r"cannot be passed|does not fit"):
+        Kernel(text, Memory(1024)).run((1, 1, 1), [0, 0, value], 100)

@@ -18,7 +18,7 @@ from triton.compiler import ASTSource
 
 from tests.verifier.lowering import lower
 from verifier.device.canonical import Canonicaliser
-from verifier.device.faults import IRError
+from verifier.device.faults import IRError, KernelFault
 from verifier.evidence.compilation import count_entry_parameters
 from verifier.gpu.signature import (
     Parameter,
@@ -220,12 +220,12 @@ def test_halves_keep_their_bits(value: float) -> None:
     ],
 )
 def test_values_that_do_not_fit_are_refused(parameter: Parameter, value: object) -> None:
-    with pytest.raises(IRError, match="does not fit"):
+    with pytest.raises(KernelFault, match="does not fit"):
         pack(parameter, value)
 
 
 def test_a_descriptor_is_no_scalar() -> None:
-    with pytest.raises(IRError, match="cannot be passed"):
+    with pytest.raises(KernelFault, match="cannot be passed"):
         pack(Parameter("descriptor", pointee="f32", block=(1, 8)), 0)
 
 

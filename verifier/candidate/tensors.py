@@ -44,6 +44,7 @@ ERRORS: dict[str, type[Exception]] = {
     "CannotCompile": KernelRefused,
     "IndexError": IndexError,
     "NotImplementedError": NotImplementedError,
+    "KernelFault": KernelRefused,
     "OutOfDeviceMemory": torch.OutOfMemoryError,
     "OverBudget": KernelDidNotEnd,
     "TypeError": TypeError,

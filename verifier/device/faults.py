@@ -11,6 +11,10 @@ class OutOfDeviceMemory(Exception):
     """Live allocations would exceed the device's memory."""
 
 
+class KernelFault(Exception):
+    """A kernel, or its launch, asks for something that has no meaning on any GPU."""
+
+
 class NotInterpretable(Exception):
     """The device has no model for something in the kernel."""
 

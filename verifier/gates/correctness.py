@@ -337,11 +337,15 @@ def format_ratio(value: float | None) -> str:
 
 
 def change_element(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return a copy with one element changed: a float far out, an integer to one that stands elsewhere."""
+    """Return a copy with one element changed: a float to a whole number far out, an integer to one that stands elsewhere.
+
+    Where sums are exact because all values lie on a grid, a whole number keeps them so.
+    """
     value = tensor.clone()
     flat = value.reshape(-1)
     position, other = torch.randint(value.numel(), (2,), generator=generator).tolist()
-    far = flat.abs().max() + flat.std().nan_to_num(0.0) + 1.0 if value.is_floating_point() else flat[other].clone()
+    spread = flat.std().nan_to_num(0.0) if value.is_floating_point() else 0
+    far = (flat.abs().max() + spread + 1.0).ceil() if value.is_floating_point() else flat[other].clone()
     flat[position] = far
     return value
 

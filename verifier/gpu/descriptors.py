@@ -6,7 +6,7 @@ from ctypes import Array, addressof, byref, c_uint8, c_uint32, c_uint64, c_void_
 from typing import Any
 
 from verifier.candidate.channel import Message
-from verifier.device.faults import IRError
+from verifier.device.faults import KernelFault
 from verifier.gpu import driver
 from verifier.gpu.signature import Parameter
 
@@ -26,15 +26,15 @@ def allocate_aligned() -> Array[c_uint8]:
 
 
 def encode_descriptor(parameter: Parameter, value: Any, compiled: Message) -> list[Any]:
-    """Return the descriptor of a tensor: `value` has base, shape, strides and padding. Raises IRError or CudaError."""
+    """Return the descriptor of a tensor: `value` has base, shape, strides and padding. Raises KernelFault or CudaError."""
     try:
         base, padding = int(value["base"]), value["padding"] == "nan"
         shape, strides = [int(size) for size in value["shape"]], [int(step) for step in value["strides"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise IRError("an argument is no tensor descriptor") from error
+        raise KernelFault("an argument is no tensor descriptor") from error
     rank = len(parameter.block)
     if not (len(shape) == len(strides) == rank <= MAXIMUM_RANK):
-        raise IRError(f"a tensor descriptor of rank {len(shape)} where the kernel takes {rank}")
+        raise KernelFault(f"a tensor descriptor of rank {len(shape)} where the kernel takes {rank}")
     if compiled["fp4_padded"]:
         shape[-1] *= 2
     element = compiled["elem_size"]

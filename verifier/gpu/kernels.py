@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from verifier.candidate.channel import Message
-from verifier.device.faults import CannotCompile, IllegalAccess, IRError
+from verifier.device.faults import CannotCompile, IllegalAccess, IRError, KernelFault
 from verifier.gpu import driver
 from verifier.gpu.descriptors import encode_descriptor
 from verifier.gpu.signature import Parameter, pack, parse_signature
@@ -38,9 +38,9 @@ class GpuKernel:
     spilled_bytes: int
 
     def launch(self, grid: Sequence[int], values: Sequence[Any], stream: int) -> None:
-        """Queue a launch. Raises IllegalAccess, or IRError for arguments that do not fit."""
+        """Queue a launch. Raises IllegalAccess, or KernelFault for arguments that do not fit."""
         if len(values) != len(self.arguments):
-            raise IRError(f"the kernel takes {len(self.arguments)} arguments, not {len(values)}")
+            raise KernelFault(f"the kernel takes {len(self.arguments)} arguments, not {len(values)}")
         packed: list[Any] = []
         described = iter(self.descriptors or [{}] * len(values))
         for parameter, value in zip(self.arguments, values, strict=True):

@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from verifier.device.faults import IRError
+from verifier.device.faults import IRError, KernelFault
 
 _FUNCTION = re.compile(r"^\s*tt\.func public @(?P<name>\"[^\"]+\"|[\w$.]+)\((?P<rest>.*)$", re.MULTILINE)
 _PARAMETER = re.compile(r"%[\w$.\-]+: ")
@@ -96,7 +96,7 @@ def skip_quoted(text: str, position: int) -> int:
 
 
 def pack(parameter: Parameter, value: Any) -> Any:
-    """Return a scalar or an address as the driver takes it. Raises IRError."""
+    """Return a scalar or an address as the driver takes it. Raises KernelFault."""
     try:
         if parameter.is_pointer:
             return ctypes.c_uint64(int(value) & 0xFFFFFFFFFFFFFFFF)
@@ -111,8 +111,8 @@ def pack(parameter: Parameter, value: Any) -> Any:
         if parameter.element == "bf16":
             return ctypes.c_uint16(round_to_bfloat16(float(value)))
     except (TypeError, ValueError, OverflowError) as error:
-        raise IRError(f"an argument does not fit {parameter.element}") from error
-    raise IRError(f"an argument of type {parameter.element} cannot be passed")
+        raise KernelFault(f"an argument does not fit {parameter.element}") from error
+    raise KernelFault(f"an argument of type {parameter.element} cannot be passed")
 
 
 def round_to_bfloat16(value: float) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from verifier.device.faults import IRError, NotInterpretable
+from verifier.device.faults import IRError, KernelFault, NotInterpretable
 from verifier.interpreter import operators
 from verifier.interpreter.ir import Block, Function, Operation, Region, Type, parse_module
 from verifier.interpreter.memory import Memory
@@ -69,7 +69,7 @@ class Compiler:
 
     def __init__(self, module: dict[str, Function], function: Function, machine: Machine, depth: int = 0) -> None:
         if depth > MAXIMUM_CALL_DEPTH:
-            raise IRError("functions call each other too deeply")
+            raise KernelFault("functions call each other too deeply")
         self.module, self.function, self.machine, self.depth = module, function, machine, depth
         self.slots: dict[str, int] = {}
         self.types: dict[str, Type] = {}
@@ -264,7 +264,7 @@ def compile_for(compiler: Compiler, operation: Operation, operands: list[int], r
         values = [frame[slot] for slot in initial]
         stride = int(frame[step])
         if stride <= 0:
-            raise IRError("a loop's step must be positive")
+            raise KernelFault("a loop's step must be positive")
         for index in range(int(frame[lower]), int(frame[upper]), stride):
             frame[induction] = kind(index)
             for slot, value in zip(carried, values, strict=True):
@@ -404,11 +404,21 @@ CONTROL: dict[str, Callable[[Compiler, Operation, list[int], list[int]], Step]] 
 }
 
 
+def pack(value: Any, element: str) -> Any:
+    """Return an argument as the type that a kernel takes. Raises KernelFault for what is no number."""
+    if not isinstance(value, int | float):
+        raise KernelFault(f"a value of type {type(value).__name__} cannot be passed to a kernel")
+    try:
+        return convert(np.asarray(value), element)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise KernelFault(f"{value} does not fit a parameter of type {element}") from error
+
+
 class Kernel:
     """One compiled kernel, ready to run over a grid."""
 
     def __init__(self, text: str, memory: Memory) -> None:
-        """Read the IR in `text`. Raises IRError or NotInterpretable."""
+        """Read the IR in `text`. Raises IRError, KernelFault or NotInterpretable."""
         module = parse_module(text)
         function = next(function for function in module.values() if function.public)
         self.arguments = [kind for _, kind in function.arguments]
@@ -419,13 +429,11 @@ class Kernel:
         """Run every program of `grid` and return what was touched.
 
         `arguments` are the scalars and addresses of the function's parameters, in order. Raises
-        IllegalAccess, OverBudget, NotInterpretable or IRError.
+        IllegalAccess, OverBudget, KernelFault or NotInterpretable.
         """
         if len(arguments) != len(self.arguments):
-            raise IRError(f"the kernel takes {len(self.arguments)} arguments, not {len(arguments)}")
-        values = [
-            convert(np.asarray(value), kind.element) for value, kind in zip(arguments, self.arguments, strict=True)
-        ]
+            raise KernelFault(f"the kernel takes {len(self.arguments)} arguments, not {len(arguments)}")
+        values = [pack(value, kind.element) for value, kind in zip(arguments, self.arguments, strict=True)]
         machine = self.machine
         machine.touched, machine.grid, machine.steps_left = Touched(), grid, step_budget
         machine.deadline = time.monotonic() + LAUNCH_SECONDS

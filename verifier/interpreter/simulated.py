@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from verifier.device.device import Device, Grid, Loaded, Usage
-from verifier.device.faults import IllegalAccess, NotInterpretable
+from verifier.device.faults import IllegalAccess, KernelFault, NotInterpretable
 from verifier.device.poison import make_poison
 from verifier.interpreter.kernels import Kernel, OverBudget, Touched
 from verifier.interpreter.memory import Memory
@@ -50,6 +50,8 @@ class SimulatedDevice(Device):
     def prepare(self, name: str, text: str, options: dict[str, Any]) -> Kernel:
         try:
             return Kernel(text, self.memory)
+        except KernelFault:
+            raise
         except Exception as error:
             raise NotInterpretable(f"{type(error).__name__}: {error}"[:300]) from error
 
@@ -58,7 +60,7 @@ class SimulatedDevice(Device):
             raise OverBudget(f"a grid of {programs} programs is too large for this environment")
         try:
             touched = loaded.kernel.run(grid, arguments, STEP_BUDGET)
-        except (IllegalAccess, OverBudget, MemoryError):
+        except (IllegalAccess, KernelFault, OverBudget, MemoryError):
             raise
         except Exception as error:
             # A gap of this interpreter's must not become the submitter's failure.
