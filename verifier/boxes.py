@@ -18,6 +18,8 @@ SOLUTION_PATH = "/kq/solution.py"
 CANDIDATE_LIMITS = sandbox.Limits(memory=6 << 30)
 DEVICE_LIMITS = sandbox.Limits(memory=4 << 30, processes=64)
 GPU_LIMITS = sandbox.Limits(memory=48 << 30, processes=256, cpu_seconds=3600, gpu=True)
+# Room for two compilations at a time, a compiler and its assembler each.
+COMPILE_LIMITS = sandbox.Limits(memory=8 << 30)
 # The rest is for the oracle, the baseline and the two contexts.
 GPU_MEMORY_SHARE = 0.5
 
@@ -86,7 +88,7 @@ class Boxes:
             )
             parts = ("candidate", "evidence")
             own = [compiler_line] if environment.timed else []
-            self.compiler = self.start("verifier.evidence.compilation", parts, sandbox.Limits(), lines=own)
+            self.compiler = self.start("verifier.evidence.compilation", parts, COMPILE_LIMITS, lines=own)
         except BaseException:
             self.close()
             raise

@@ -26,7 +26,7 @@ class Compiler:
         self.pending: list[list[str]] = []
 
     def submit(self, kernels: list[KernelText]) -> None:
-        """Ask for the machine code of kernels that were not asked for yet. Raises InfrastructureFault."""
+        """Ask for the machine code of kernels that were not asked for yet. Raises CandidateFault or InfrastructureFault."""
         known = {*self.results, *(digest for batch in self.pending for digest in batch)}
         fresh = [kernel for kernel in kernels if kernel.digest not in known]
         if not fresh:
@@ -73,7 +73,11 @@ class Compiler:
             _, text = self.box.channel.receive()
             self.results[digest]["sass"] = text.decode(errors="replace")
 
-    def explain(self, error: Exception) -> InfrastructureFault:
+    def explain(self, error: Exception) -> CandidateFault | InfrastructureFault:
+        """Return the fault of a box that was lost: the submission's when its kernels needed more memory than the limit."""
+        if self.box.process.reason == "out of memory":
+            message = "compiling the kernels needed more memory than the limit"
+            return CandidateFault(FailureCode.ART_COMPILE_ERROR, message)
         return InfrastructureFault(
             f"the compile box failed: {type(error).__name__}; {self.box.process.output()[-400:]}"
         )

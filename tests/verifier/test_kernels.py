@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -327,7 +328,7 @@ def test_a_kernel_wants_all_its_arguments() -> None:
 
 
 @pytest.mark.parametrize("value", ["seven", None, [1], {"tensor": 1}, 10**400])
-def test_an_argument_must_be_a_number(value: object) -> None:
+def test_an_argument_must_be_a_number(value: Any) -> None:
     text = lower(add, {"x": torch.zeros(4), "y": torch.zeros(4), "n": 4}, {"BLOCK": 4})
     with pytest.raises(KernelFault, match=r"cannot be passed|does not fit"):
         Kernel(text, Memory(1024)).run((1, 1, 1), [0, 0, value], 100)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import sys
@@ -20,6 +21,8 @@ from typing import Any
 from verifier.candidate.channel import Channel, ChannelClosed, Message
 
 COMPILE_SECONDS = 240
+# What one process of a compilation may allocate; a real kernel takes a few hundred MB.
+COMPILE_BYTES = 1536 << 20
 PARALLEL = 2
 # A kernel with more than a few hundred thousand instructions is a bomb.
 LONGEST_TEXT = 48 << 20
@@ -75,6 +78,7 @@ def compile_forked(text: str, options: dict[str, Any], capability: int) -> Compi
     child = os.fork()
     if child == 0:
         signal.alarm(COMPILE_SECONDS)
+        resource.setrlimit(resource.RLIMIT_DATA, (COMPILE_BYTES, COMPILE_BYTES))
         image = b""
         try:
             described, image = compile_kernel(text, options, capability)
@@ -88,7 +92,8 @@ def compile_forked(text: str, options: dict[str, Any], capability: int) -> Compi
         header, _, image = pipe.read().partition(b"\n")
     _, status = os.waitpid(child, 0)
     if not header:
-        return {"error": f"the compiler ended with signal {status & 127}"}, b""
+        ending = f"signal {status & 127}" if status & 127 else f"status {status >> 8}"
+        return {"error": f"the compiler ended with {ending}"}, b""
     return dict(json.loads(header)), image
 
 
