@@ -74,15 +74,17 @@ def test_skipping_the_last_row_fails(loaded: LoadedTask, distribution: str) -> N
 @pytest.mark.parametrize("loaded", TASKS, ids=lambda loaded: loaded.task.id)
 def test_parameters_are_what_the_task_says_and_matter(loaded: LoadedTask) -> None:
     model = loaded.build_model(SEED)
-    expected = [
-        (item.name, item.resolve_shape(loaded.dims)) for item in loaded.task.specification.list_state(loaded.dims)
-    ]
-    assert [(name, tuple(value.shape)) for name, value in model.state_dict().items()] == expected
+    state = loaded.task.specification.list_state(loaded.dims)
+    expected = {item.name: item.resolve_shape(loaded.dims) for item in state}
+    assert {name: tuple(value.shape) for name, value in model.state_dict().items()} == expected
     inputs = loaded.generate(loaded.task.specification.distributions[0].name, SEED)
     oracles = loaded.compute_oracles(inputs, model)
     for value in model.state_dict().values():
-        value.add_(torch.randn(value.shape))
+        kept = value.clone()
+        # A variance must stay positive.
+        value.add_(torch.randn(value.shape).abs())
         assert loaded.exceeds(loaded.compute_oracles(inputs, model), oracles)
+        value.copy_(kept)
 
 
 @pytest.mark.parametrize("loaded", TASKS, ids=lambda loaded: loaded.task.id)
