@@ -164,7 +164,8 @@ class Structure(Model):
     """What gate 1 asks of this task."""
 
     minimum_own_share: float = Field(gt=0, le=1, description="own kernels' share of all operations in the graded call")
-    maximum_offload: float = Field(gt=0, le=2, description="library operations over those of the eager reference")
+    # Below 1: whoever resubmits the reference beside an idle kernel takes nothing off the library.
+    maximum_offload: float = Field(gt=0, lt=1, description="library operations over those of the eager reference")
     why: str = Field(min_length=10)
 
 
