@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from verifier.gpu.noise import FLOATS, INTEGERS, find_targets, replace_changes
+from verifier.gpu.noise import FLOATS, INTEGERS, LONGEST_TABLE, Storage, find_targets, replace_changes
 from verifier.gpu.signature import Parameter
 
 FLOAT_DTYPES = list(FLOATS.values())
@@ -119,9 +119,9 @@ class Storages:
     def __init__(self, *sizes: int) -> None:
         self.all = [torch.zeros(size, dtype=torch.uint8) for size in sizes]
 
-    def find(self, address: int) -> torch.Tensor | None:
+    def find(self, address: int) -> Storage | None:
         inside = (item for item in self.all if 0 <= address - item.data_ptr() < item.numel())
-        return next(inside, None)
+        return next((Storage(item, torch.float16) for item in inside), None)
 
 
 def test_targets_are_found_through_pointers_and_descriptors() -> None:
@@ -139,6 +139,22 @@ def test_targets_are_found_through_pointers_and_descriptors() -> None:
     ]
     found[1].fill_(1.0)
     assert storages.all[1].any()
+
+
+def test_targets_are_found_through_tables_of_pointers() -> None:
+    storages = Storages(32, 64, 48)
+    table, first, second = (item.data_ptr() for item in storages.all)
+    storages.all[0].view(torch.int64)[:] = torch.tensor([first + 8, 12345, 0, second])
+    found = find_targets([Parameter("pointer", pointee="i64")], [table], storages.find)
+    kinds = {item.data_ptr(): (item.dtype, item.numel()) for item in found}
+    assert kinds == {table: (torch.int64, 4), first: (torch.float16, 32), second: (torch.float16, 24)}
+
+
+def test_long_columns_of_integers_are_no_tables() -> None:
+    storages = Storages(8 * LONGEST_TABLE + 8, 64)
+    start, other = (item.data_ptr() for item in storages.all)
+    storages.all[0].view(torch.int64)[:] = other
+    assert len(find_targets([Parameter("pointer", pointee="i64")], [start], storages.find)) == 1
 
 
 def test_a_storage_that_two_pointers_reach_is_one_target() -> None:

@@ -93,12 +93,13 @@ class GpuDevice(Device):
         for target, old in zip(targets, before, strict=True):
             noise.replace_changes(target, old, self.generator)
 
-    def find_storage(self, address: int) -> torch.Tensor | None:
-        """Return the bytes of the allocation that holds an address, or None."""
+    def find_storage(self, address: int) -> noise.Storage | None:
+        """Return the allocation that holds an address, or None."""
         for tensor, base in self.tensors.values():
             storage = tensor.untyped_storage()
             if base and base <= address < base + storage.nbytes():
-                return torch.empty(0, dtype=torch.uint8, device=self.where).set_(storage)
+                content = torch.empty(0, dtype=torch.uint8, device=self.where).set_(storage)
+                return noise.Storage(content, tensor.dtype)
         return None
 
     def call_library(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
