@@ -11,10 +11,11 @@ import typer
 from pydantic import BaseModel
 from rich.markup import escape
 
-from verifier import __version__, cli_studies
+from verifier import __version__, cli_studies, cli_suite
 from verifier.bundle import BundleError, read_file
 from verifier.environment import EnvironmentSpecification
 from verifier.exits import Exit, find_exit
+from verifier.portability import PortabilityReport
 from verifier.task import TaskError, TaskSpecification, load_tasks
 from verifier.terminal import (
     FileArgument,
@@ -35,6 +36,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pret
 task_app = typer.Typer(no_args_is_help=True, help="Look at the tasks and check them.")
 app.add_typer(task_app, name="task")
 app.add_typer(cli_studies.app, name="study")
+app.command("portability")(cli_suite.check_portability)
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 
@@ -145,6 +147,7 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "verdict": Verdict,
     "task": TaskSpecification,
     "environment": EnvironmentSpecification,
+    "portability": PortabilityReport,
 }
 
 
@@ -185,7 +188,7 @@ def selftest(
 
 
 @app.command()
-def schema(name: Annotated[str, typer.Argument(help="verdict, task or environment")]) -> None:
+def schema(name: Annotated[str, typer.Argument(help="verdict, task, environment or portability")]) -> None:
     """Print the JSON Schema of a file or result."""
     if name not in SCHEMAS:
         raise fail(Exit.USAGE, f"there is no schema {name!r}", f"known: {', '.join(SCHEMAS)}")

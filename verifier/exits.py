@@ -42,9 +42,14 @@ _BY_MODE = {
 }
 
 
+def find_failure_exit(code: FailureCode) -> Exit:
+    """Return the exit code of a failure."""
+    return _BY_MODE[code.mode]
+
+
 def find_exit(verdict: Verdict) -> Exit:
     """Return the exit code of a verdict."""
     if verdict.outcome in (Outcome.PASSED, Outcome.ACCEPTED):
         return Exit.OK
     primary: FailureCode | None = verdict.primary_failure
-    return _BY_MODE[primary.mode] if primary is not None else Exit.INTERNAL
+    return find_failure_exit(primary) if primary is not None else Exit.INTERNAL
