@@ -78,6 +78,7 @@ class Script:
     cold: set[bool] = field(default_factory=set)
     modes: list[Mode] = field(default_factory=list)
     queues: list[int] = field(default_factory=list)
+    meanwhile_seconds: float = 0.0
 
 
 class StandInGpu:
@@ -107,6 +108,18 @@ class StandInGpu:
         self.was_read.clear()
         assert self.was_read.wait(PATIENCE_SECONDS)
         self.slowed = False
+
+
+class StandInProcess:
+    """A submission's process; what it uses of the processor is looked at before and after each round of the reference."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.looks = 0
+
+    def measure_cpu(self) -> float:
+        self.looks += 1
+        return self.looks // 2 * self.script.meanwhile_seconds
 
 
 class StandInReference:
@@ -142,6 +155,7 @@ class StandInSession:
 
     def __init__(self, script: Script, modules: TaskModules, dims: dict[str, int]) -> None:
         self.script, self.modules, self.dims = script, modules, dims
+        self.candidate_process = StandInProcess(script)
         self.given: dict[int, int] = {}
         self.held: dict[int, torch.Tensor] = {}
         self.calls_of_round = self.counted = 0
@@ -414,6 +428,13 @@ def test_a_device_that_says_more_than_the_judge_waited_is_a_sidestep() -> None:
     _, checks = judge(Script(candidate=steady(10.0), eager=steady(20.0), compiled=steady(20.0), outside_factor=0.5))
     assert list_codes(checks) == [FailureCode.TIMING_SIDESTEP]
     assert checks["clock_bound"].passed is False
+
+
+@pytest.mark.parametrize(("seconds", "codes"), [(0.0, []), (0.01, []), (1.0, [FailureCode.TIMING_SIDESTEP])])
+def test_a_submission_rests_while_the_baseline_is_timed(seconds: float, codes: list[FailureCode]) -> None:
+    _, checks = judge(Script(meanwhile_seconds=seconds))
+    assert list_codes(checks) == codes
+    assert checks["idle_between_calls"].observed == pytest.approx(2 * ROUNDS * seconds)
 
 
 def test_a_call_that_waits_for_its_result_is_bounded_by_the_whole_call() -> None:

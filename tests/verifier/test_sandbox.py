@@ -79,6 +79,25 @@ def test_nothing_outlives_the_box() -> None:
     assert count_processes("31313") == 0
 
 
+def test_the_processor_time_of_a_tree_is_known() -> None:
+    spin = "for _ in range(10**7): pass"
+    command = ["/bin/sh", "-c", f'python3 -c "{spin}"; exec sleep 30'.replace("python3", sandbox.python_command()[0])]
+    busy, idle = (
+        sandbox.start(command, shown={}, limits=LIMITS),
+        sandbox.start(["/bin/sleep", "30"], shown={}, limits=LIMITS),
+    )
+    try:
+        deadline = time.monotonic() + 20
+        while busy.measure_cpu() < 0.2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert busy.measure_cpu() >= 0.2
+        assert idle.measure_cpu() < 0.2
+    finally:
+        for process in (busy, idle):
+            process.kill("seen")
+            process.finish()
+
+
 def test_a_killed_box_leaves_nothing() -> None:
     command = ["/bin/sh", "-c", "sleep 41414 & sleep 41414"]
     process = sandbox.start(command, shown={}, limits=LIMITS)

@@ -140,3 +140,11 @@ def test_a_repeated_parameter_stands_for_one_in_each_layer() -> None:
 def test_a_star_and_a_count_go_together(name: str, count: int | str) -> None:
     with pytest.raises(ValidationError, match=r"goes with a count"):
         ParameterSpecification(name=name, dtype="float32", shape=[1], count=count)
+
+
+def test_a_task_is_found_beside_a_broken_one(root: Path) -> None:
+    shutil.copytree(root / "l1" / "sparsemax-rows", root / "l1" / "broken")
+    (root / "l1" / "broken" / "task.toml").write_text("id = ", encoding="utf-8")
+    assert load_task("l1-09", root).specification.slug == "sparsemax-rows"
+    with pytest.raises(TaskError, match="not valid TOML"):
+        load_task("broken", root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -47,6 +48,9 @@ QUICK_SECONDS = 0.04
 # A file can tell a timed call from a checked one, for fresh memory is not poisoned there; it cannot tell what is asked.
 HIDDEN_A_ROUND = 2
 REPEATED_ROUNDS = 3
+# Processor time that a waiting process may take meanwhile; its clock counts in steps of 10 ms.
+FREE_CPU_SECONDS = 0.1
+FREE_CPU_SHARE = 0.05
 # Enough to tell two GPUs of a host apart, and no more than that.
 SHOWN_UUID = len("GPU-01234567")
 PINNED = {"matmul_tf32": False, "cudnn_tf32": False, "float32_matmul_precision": "highest"}
@@ -72,6 +76,8 @@ class Measurement:
     readings: Readings = field(default_factory=Readings)
     disturbances: list[str] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
+    meanwhile_seconds: float = 0.0
+    reference_seconds: float = 0.0
     verified: int = 0
     wrong: int = 0
     rounds: int = 0
@@ -162,7 +168,11 @@ class PerformanceGate:
         """Time one round of a baseline, and read back what was pinned."""
         distribution = trial.task.specification.distributions[0].name
         seeds = [secrets.randbits(62) for _ in range(warm_ups + CALLS_A_ROUND)]
+        process, started = trial.session.candidate_process, time.monotonic()
+        used = process.measure_cpu()
         answer = trial.reference.time(side, distribution, seeds, cold=trial.task.specification.timing_mode == "cold")
+        self.measurement.meanwhile_seconds += max(0.0, process.measure_cpu() - used)
+        self.measurement.reference_seconds += time.monotonic() - started
         if answer["settings"] != PINNED:
             raise InfrastructureFault(f"the reference's settings changed: {answer['settings']}")
         self.measurement.settings = answer["settings"]
@@ -222,6 +232,7 @@ class PerformanceGate:
             self.check_floor(trial.timing, floor),
             self.check_clocks(clocks, queueable=measurement.early["candidate"] < len(measurement.outside)),
             self.check_bound(),
+            self.check_meanwhile(),
             self.check_outputs(trial),
         ]
 
@@ -348,6 +359,21 @@ class PerformanceGate:
             allowed=round(outside, 4),
             bound="at most",
             unit="ms over all timed calls",
+        )
+
+    def check_meanwhile(self) -> Check:
+        """While the baseline is timed the submission waits: whoever works then slows the baseline down."""
+        measurement = self.measurement
+        allowed = FREE_CPU_SECONDS + FREE_CPU_SHARE * measurement.reference_seconds
+        return check(
+            "idle_between_calls",
+            "the submission's process rests while the baseline is timed",
+            passed=measurement.meanwhile_seconds <= allowed,
+            code=FailureCode.TIMING_SIDESTEP,
+            observed=round(measurement.meanwhile_seconds, 3),
+            allowed=round(allowed, 3),
+            bound="at most",
+            unit="seconds of processor time",
         )
 
     def check_outputs(self, trial: Trial) -> Check:
