@@ -37,6 +37,7 @@ task_app = typer.Typer(no_args_is_help=True, help="Look at the tasks and check t
 app.add_typer(task_app, name="task")
 app.add_typer(cli_studies.app, name="study")
 app.command("portability")(cli_suite.check_portability)
+task_app.command("new")(cli_suite.make_task)
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 

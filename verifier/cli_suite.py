@@ -1,7 +1,8 @@
-"""``kq portability`` and ``kq suite``: what is said of all certified solutions at once."""
+"""The suite as a whole: ``kq portability``, ``kq task new`` and ``kq suite``."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -131,3 +132,27 @@ def show_summary(report: PortabilityReport, environment: EnvironmentSpecificatio
     if not report.pinned:
         wanted = f"torch {environment.versions.torch} and triton {environment.versions.triton}"
         err.print(f"[yellow]note[/] {environment.slug} is pinned to {wanted}", highlight=False)
+
+
+def make_task(
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="l1 to l4 and a free number, such as l1-42.")],
+    slug: Annotated[str, typer.Argument(help="The folder's name, such as scaled-sum.")],
+    family: Annotated[str, typer.Option(help="The group of tasks that it belongs to, such as norm-chain.")],
+    title: Annotated[str, typer.Option(help="The heading of its page.")],
+    level: Annotated[str, typer.Option(help="L1 to L4, as in the id.")] = "",
+    root: Annotated[Path | None, typer.Option(help="The folder of tasks, when it is not this installation's.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the files of a new task: a small one that works, to be changed step by step into yours."""
+    from verifier.new_task import write_task
+
+    values = {"id": identifier, "slug": slug, "title": title, "family": family}
+    try:
+        folder = write_task({**values, "level": level or identifier[:2].upper()}, root)
+    except TaskError as error:
+        raise fail(Exit.USAGE, str(error), "see docs/adding-a-task.md", as_json=as_json) from None
+    if as_json:
+        print(json.dumps({"schema": "kernelquest.task-folder/1", "ok": True, "id": identifier, "folder": str(folder)}))
+        return
+    out.print(f"[green]ok[/]  {escape(str(folder))}", highlight=False, soft_wrap=True)
+    out.print("    next: kq task lint, then docs/adding-a-task.md", highlight=False)
