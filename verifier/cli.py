@@ -16,6 +16,7 @@ from verifier.bundle import BundleError, read_file
 from verifier.environment import EnvironmentSpecification
 from verifier.exits import Exit, find_exit
 from verifier.portability import PortabilityReport
+from verifier.suite import SuiteReport
 from verifier.task import TaskError, TaskSpecification, load_tasks
 from verifier.terminal import (
     FileArgument,
@@ -36,6 +37,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pret
 task_app = typer.Typer(no_args_is_help=True, help="Look at the tasks and check them.")
 app.add_typer(task_app, name="task")
 app.add_typer(cli_studies.app, name="study")
+app.add_typer(cli_suite.app, name="suite")
 app.command("portability")(cli_suite.check_portability)
 task_app.command("new")(cli_suite.make_task)
 
@@ -149,6 +151,7 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "task": TaskSpecification,
     "environment": EnvironmentSpecification,
     "portability": PortabilityReport,
+    "suite": SuiteReport,
 }
 
 
@@ -189,7 +192,7 @@ def selftest(
 
 
 @app.command()
-def schema(name: Annotated[str, typer.Argument(help="verdict, task, environment or portability")]) -> None:
+def schema(name: Annotated[str, typer.Argument(help="verdict, task, environment, portability or suite")]) -> None:
     """Print the JSON Schema of a file or result."""
     if name not in SCHEMAS:
         raise fail(Exit.USAGE, f"there is no schema {name!r}", f"known: {', '.join(SCHEMAS)}")

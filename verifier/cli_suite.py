@@ -17,11 +17,18 @@ from verifier.exits import Exit, find_failure_exit
 from verifier.faults import InfrastructureFault
 from verifier.portability import KernelPortability, PortabilityReport, TaskPortability, report_portability
 from verifier.sandbox import SandboxUnavailable
+from verifier.suite import LevelSummary, SuiteReport, SuiteRow, report_suite
 from verifier.task import Task, TaskError, load_tasks
 from verifier.terminal import JsonOption, err, fail, find_environment, find_task, out
 from verifier.verdict import rank_failures
 
+app = typer.Typer(no_args_is_help=True, help="Look at all certified solutions at once.")
+
 NO_FIGURE = "-"
+SUITE_WIDTH = 140
+SUITE_HEADINGS = (
+    "task", "level", "family", "eager", "compiled", "certified", "target", "floor", "of floor", "own", "margin", "",
+)  # fmt: skip
 HEADINGS = ("kernel", "grid", "warps", "stages", "registers", "spilled", "shared", "tensor cores", "")
 
 
@@ -156,3 +163,58 @@ def make_task(
         return
     out.print(f"[green]ok[/]  {escape(str(folder))}", highlight=False, soft_wrap=True)
     out.print("    next: kq task lint, then docs/adding-a-task.md", highlight=False)
+
+
+@app.command("report")
+def show_suite(
+    environment: Annotated[str, typer.Option(help="Where it was certified.")] = "h200",
+    as_json: JsonOption = False,
+) -> None:
+    """Show what certification measured: every task's times, target, floor and share, and the medians of each level.
+
+    Times are medians over the sessions of a certification. Exit code 0 whatever is certified.
+    """
+    specification = find_environment(environment, as_json=as_json)
+    try:
+        report = report_suite(load_tasks(), specification)
+    except TaskError as error:
+        raise fail(Exit.USAGE, str(error), "run: kq task lint", as_json=as_json) from None
+    if as_json:
+        print(report.model_dump_json(indent=2))
+        return
+    show_rows(report)
+    show_levels(report.levels)
+
+
+def format_figure(value: float | None, pattern: str) -> str:
+    """Return a figure in a format, or the sign for none."""
+    return NO_FIGURE if value is None else format(value, pattern)
+
+
+def describe_row(row: SuiteRow) -> list[str]:
+    """Return the cells of one task; what is wrong with it stands last."""
+    times = [format_figure(value, ".3f") for value in (row.eager_ms, row.compiled_ms, row.certified_ms)]
+    shares = [format_figure(value, ".0%") for value in (row.floor_share, row.own_share, row.margin)]
+    notes = [] if row.certified else [f"not certified: {row.reason}" if row.sessions else row.reason]
+    notes += [f"changed since: {', '.join(row.changed)}"] if row.changed else []
+    target, floor = format_figure(row.target, ".2f"), format_figure(row.floor_ms, ".3f")
+    return [row.task, row.level, escape(row.family), *times, target, floor, *shares, escape("; ".join(notes))]
+
+
+def show_rows(report: SuiteReport) -> None:
+    """Print every task; times in milliseconds."""
+    table = Table(*SUITE_HEADINGS, box=None, title=f"{report.environment}; times in milliseconds", title_justify="left")
+    for row in report.tasks:
+        table.add_row(*describe_row(row))
+    # A narrow terminal breaks lines by itself; cut figures would be worth nothing.
+    out.print(table, highlight=False, width=max(out.width, SUITE_WIDTH), crop=False, soft_wrap=False)
+
+
+def show_levels(levels: list[LevelSummary]) -> None:
+    """Print the medians of the levels beside the announced ones, which were measured on another GPU."""
+    table = Table("level", "tasks", "certified", "median target", "announced", box=None)
+    for level in levels:
+        figures = [format_figure(level.median_target, ".2f"), f"{level.announced_median_target:.2f}"]
+        table.add_row(level.level, str(level.tasks), str(level.certified), *figures)
+    out.print()
+    out.print(table, highlight=False)
