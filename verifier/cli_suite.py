@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -207,7 +208,7 @@ def show_rows(report: SuiteReport) -> None:
     for row in report.tasks:
         table.add_row(*describe_row(row))
     # A narrow terminal breaks lines by itself; cut figures would be worth nothing.
-    out.print(table, highlight=False, width=max(out.width, SUITE_WIDTH), crop=False, soft_wrap=False)
+    Console(width=max(out.width, SUITE_WIDTH)).print(table, highlight=False)
 
 
 def show_levels(levels: list[LevelSummary]) -> None:

@@ -108,7 +108,7 @@ def test_the_command_prints_a_table_and_a_report_of_its_schema(tmp_path: Path, m
     add_task(tmp_path, "l3-07", {"target": 2.25, "margin": 0.05, "sessions": [make_session(0.8125)]})
     add_task(tmp_path, "l4-08", {"certified": False, "reason": "unsteady", "sessions": [make_session(0.5)]})
     monkeypatch.setenv("KQ_TASKS", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "60")
     result = runner.invoke(app, ["suite", "report"])
     assert result.exit_code == Exit.OK
     rows = {line.split()[0]: line for line in result.output.splitlines() if line.strip()}
