@@ -162,6 +162,7 @@ class Session:
         self.described: Message = {}
         self.given: dict[int, int] = {}
         self.hold = SHORTEST_HOLD
+        self.waited = 0.0
         self.constructions: list[CallRecord] = []
 
     def ask_device(self, message: Message, seconds: float | None = None) -> tuple[Message, bytes]:
@@ -194,17 +195,22 @@ class Session:
         if not self.alive:
             raise CandidateFault(STAGE_CODES.get(stage, FailureCode.ART_RUNTIME_ERROR), "the process had ended before")
         nonce = secrets.token_hex(8)
-        self.candidate.deadline = time.monotonic() + seconds
+        asked = time.monotonic()
+        left = self.limits.whole - self.waited
+        self.candidate.deadline = asked + min(seconds, left)
         try:
             raw, data = self.candidate.ask({**message, "nonce": nonce})
         except TimeoutError as error:
             self.alive = False
-            raise CandidateFault(FailureCode.ART_HANG, f"{stage} did not end within {seconds:.0f} s") from error
+            limit = f"{seconds:.0f} s" if seconds <= left else f"the {self.limits.whole:.0f} s for all calls together"
+            raise CandidateFault(FailureCode.ART_HANG, f"{stage} did not end within {limit}") from error
         except ProtocolError as error:
             self.alive = False
             raise CandidateFault(FailureCode.TAMPER_HARNESS, str(error)) from error
         except ChannelClosed as error:
             raise self.explain_end(stage) from error
+        finally:
+            self.waited += time.monotonic() - asked
         try:
             answer = Answer.model_validate(raw)
         except ValidationError as error:

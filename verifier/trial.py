@@ -132,6 +132,7 @@ class Trial:
     model_state: dict[str, int] = field(default_factory=dict)
     records: list[CallRecord] = field(default_factory=list)
     queued: list[CallRecord] = field(default_factory=list)
+    profiled: list[CallRecord] = field(default_factory=list)
     mutated: set[str] = field(default_factory=set)
     answered: list[Answered] = field(default_factory=list)
     reference_operations: int = 0

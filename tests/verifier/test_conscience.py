@@ -17,9 +17,10 @@ from _pytest.mark import ParameterSet
 
 from verifier.environment import load_environment
 from verifier.judge import Plan, verify
+from verifier.limits import TimeLimits
 from verifier.lint import lint_task
 from verifier.selftest import FIXTURE_TASKS, SHORT_LIMITS, Fixture, find_fixture_task, list_fixtures
-from verifier.task import list_task_folders, load_task_folder
+from verifier.task import list_task_folders, load_task, load_task_folder
 from verifier.verdict import FailureCode, Outcome, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -81,6 +82,16 @@ def test_the_certified_solution_is_accepted(task: str) -> None:
     found = find_fixture_task(task, ROOT)
     verdict = verify(found, (found.path / "certified.py").read_bytes(), load_environment(ENVIRONMENT))
     assert verdict.outcome is Outcome.ACCEPTED, (verdict.failures, verdict.evidence.error)
+
+
+def test_a_file_that_dawdles_without_breaking_another_limit_hangs() -> None:
+    solution = (find_fixture_task("l1-09", ROOT).path / "certified.py").read_text()
+    slow = solution.replace("rows, columns = z.shape", "import time; time.sleep(2.0); rows, columns = z.shape")
+    assert slow != solution
+    limits = TimeLimits(whole=15.0)
+    verdict = verify(load_task("l1-09"), slow.encode(), load_environment(ENVIRONMENT), plan=Plan(limits))
+    assert verdict.failures[0] is FailureCode.ART_HANG
+    assert "15 s for all calls together" in verdict.evidence.error
 
 
 def test_there_are_enough_fixtures_on_both_sides() -> None:

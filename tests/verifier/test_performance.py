@@ -26,6 +26,7 @@ from verifier.gates.performance import (
     HIDDEN_A_ROUND,
     LATER_WARM_UPS,
     PINNED,
+    PROFILED_A_ROUND,
     REPEATED_ROUNDS,
     SIDES,
     VERIFIED_A_ROUND,
@@ -193,7 +194,7 @@ class StandInSession:
         outputs = [value.float() for value in self.modules.compute_oracle(values, {}, self.dims)] if read else []
         if self.script.wrong(mode):
             outputs = [torch.zeros_like(output) for output in outputs]
-        record = CallRecord() if mode == "checked" else self.measure()
+        record = self.measure() if mode in ("cold", "warm") else CallRecord(measured={"profile": []})
         return CallResult(outputs, [self.hold(output) for output in outputs], record)
 
     def measure(self) -> CallRecord:
@@ -409,6 +410,19 @@ def test_nothing_is_faster_than_the_hardware(share: float, codes: list[str]) -> 
     assert floor is not None
     _, checks = judge(Script(candidate=steady(share * floor.milliseconds)))
     assert list_codes(checks) == codes
+
+
+def test_profiled_calls_stand_at_secret_places_among_the_timed_ones() -> None:
+    places = set()
+    for _ in range(6):
+        script = Script()
+        trial, _ = judge(script)
+        timed = trial.task.specification.distributions[0].name
+        found = [record.measured["distribution"] for record in trial.profiled]
+        assert len(found) == ROUNDS * PROFILED_A_ROUND
+        assert found.count(timed) == ROUNDS
+        places |= {number for number, mode in enumerate(script.modes) if mode == "profiled"}
+    assert len(places) > 3 * ROUNDS * PROFILED_A_ROUND
 
 
 @pytest.mark.parametrize("factor", [0.9, 1.12, 5.0])

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verifier.gates.structural import bound_share, count_library, count_share, find_third_largest, measure_change
+from verifier.gates.structural import (
+    StructuralGate,
+    bound_share,
+    count_library,
+    count_share,
+    find_third_largest,
+    measure_change,
+)
 from verifier.session import CallRecord
-from verifier.task import Tolerance
+from verifier.task import Tolerance, load_task
+from verifier.verdict import Evidence
 
 TOLERANCE = Tolerance(rule="allclose", rtol=1e-3, atol=1e-3, why="a test of the rule")
 
@@ -62,3 +73,31 @@ def test_outputs_count_together() -> None:
     changed = [torch.ones(3), torch.tensor([1, 2, 3, 5, 4])]
     assert measure_change(changed, base, TOLERANCE) == pytest.approx(2 / 8)
     assert measure_change([torch.zeros(3), torch.zeros(5, dtype=torch.int64)], base, TOLERANCE) == 1.0
+
+
+def profile(own: float, library: float, distribution: str = "gauss") -> CallRecord:
+    """Return the record of a profiled call; times in milliseconds."""
+    activities = [
+        {"name": "project_row", "label": "own digest", "microseconds": own * 1e3},
+        {"name": "gemm", "label": "library", "microseconds": library * 1e3},
+    ]
+    return CallRecord(measured={"profile": activities, "distribution": distribution})
+
+
+@pytest.mark.parametrize(
+    ("records", "timed", "share"),
+    [
+        ([profile(3.0, 1.0)], 4.0, 0.75),
+        ([profile(3.0, 1.0), profile(1.0, 3.0, "ties")], 4.0, 0.25),
+        # Own kernels that idle under the profiler alone: a timed call has no room for them.
+        ([profile(9.0, 1.0)], 1.0, 0.1 / 1.1),
+        ([profile(9.0, 1.0)], None, 0.9),
+    ],
+)
+def test_the_own_share_is_the_worst_of_all_profiled_calls(
+    records: list[CallRecord], timed: float | None, share: float
+) -> None:
+    timing = None if timed is None else SimpleNamespace(sides={"candidate": SimpleNamespace(mean=timed)})
+    trial: Any = SimpleNamespace(task=load_task("l1-09"), profiled=records, timing=timing, evidence=Evidence())
+    assert StructuralGate.measure_share(trial, {"digest"}) == pytest.approx(share)
+    assert [item.name for item in trial.evidence.activities] != []

@@ -124,6 +124,11 @@ def count_arithmetic(function: OpOverload, plain: str, args: Any, kwargs: Any, r
 
 
 def assume_product(args: Any, kwargs: Any, result: Any) -> int:
-    """Return the cost of a product over the longest dimension that is there."""
+    """Return the cost of a product over the longest dimension that is there, or of all tensors as its factors.
+
+    Where each index of a product stands in two tensors at least, the root of all sizes multiplied is no less than
+    the number of its terms.
+    """
     longest = max((max(tensor.shape, default=1) for tensor in list_tensors([args, kwargs])), default=1)
-    return 2 * max(count_elements(result), count_elements([args, kwargs])) * longest
+    terms = math.isqrt(math.prod(max(1, tensor.numel()) for tensor in list_tensors([args, kwargs, result])))
+    return 2 * max(count_elements(result) * longest, count_elements([args, kwargs]) * longest, terms)

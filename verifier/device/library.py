@@ -15,6 +15,11 @@ PRIVATE_FORBIDDEN = re.compile(
     r"sparse|nested|jagged|quant|coalesc|cudnn|mkldnn|cuda|vulkan|resize|set_|version|backward|storage|file|pin|stream"
     r"|thread|debug|test|functional_|validate|make_|coo|csr|indices|values|has_same|print|nnpack|unsafe_[im]|index_put_impl|reshape_alias|trilinear|euclidean"
 )
+# What PyTorch's own operators choose for a device. Asked for by name they escape the formulas and the switches.
+BACKEND_FORBIDDEN = re.compile(
+    r"^_?(?:cudnn|mkldnn|mkl|miopen|mps|xnnpack|nnpack|fbgemm|quantized|slow_conv\w*|thnn_conv\w*|conv_depthwise\w*|efficient_attention"
+    r"|flash_attention|cudnn_attention|fused_sdp)(?:_|$|\d)"
+)
 COMPOSITE = "CompositeImplicitAutograd"
 FORBIDDEN = {
     "from_file",
@@ -56,6 +61,8 @@ def find_operator(name: str) -> OpOverload:
     namespace, _, rest = name.partition("::")
     base, _, overload = rest.partition(".")
     permitted = namespace == "aten" and base.isidentifier() and base not in FORBIDDEN
+    if BACKEND_FORBIDDEN.search(base):
+        permitted = False
     if base.startswith("_") and not base.startswith("__") and PRIVATE_FORBIDDEN.search(base):
         permitted = False
     packet = getattr(torch.ops.aten, base, None) if permitted else None
@@ -77,6 +84,8 @@ def check_arguments(function: OpOverload, args: list[Any], kwargs: dict[str, Any
         *((item, kwargs[item.name]) for item in expected if item.name in kwargs),
     ]
     for argument, value in given:
+        if argument.name == "allow_tf32" and value:
+            raise NotPermitted("allow_tf32 is off for a task in fp32, and makes no difference to one in fp16")
         if "Tensor" not in str(argument.type) and any(True for _ in list_tensors(value)):
             raise NotPermitted(f"{argument.name} is a number; read the tensor's value first")
 

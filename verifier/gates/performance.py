@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -47,6 +47,8 @@ VERIFIED_A_ROUND = 6
 QUICK_SECONDS = 0.04
 # A file can tell a timed call from a checked one, for fresh memory is not poisoned there; it cannot tell what is asked.
 HIDDEN_A_ROUND = 2
+# Calls that the profiler watches stand among the timed ones, so that nobody knows which they are.
+PROFILED_A_ROUND = 2
 REPEATED_ROUNDS = 3
 # Processor time that a waiting process may take meanwhile; its clock counts in steps of 10 ms.
 FREE_CPU_SECONDS = 0.1
@@ -183,7 +185,11 @@ class PerformanceGate:
         """Time one round of the submission on fresh inputs; a secret part of its results is compared with the oracle."""
         mode = trial.task.specification.timing_mode
         distribution = trial.task.specification.distributions[0].name
+        profiled = secrets.SystemRandom().sample(range(CALLS_A_ROUND), PROFILED_A_ROUND)
         for number in range(-warm_ups, CALLS_A_ROUND):
+            if number in profiled:
+                # The first of them, in the order of the draw, is one of the timed distribution.
+                self.profile(trial, distribution if number == profiled[0] else trial.pick_hidden())
             # Each call is drawn by itself: what was compared so far tells nothing of what will be.
             if number >= 0 and draw(HIDDEN_A_ROUND / CALLS_A_ROUND):
                 # Not counted: the time of another distribution is another time.
@@ -193,6 +199,12 @@ class PerformanceGate:
             if number >= 0:
                 keep_call(measured, record)
         self.compare_clocks(trial, measured)
+
+    @staticmethod
+    def profile(trial: Trial, distribution: str) -> None:
+        """Keep the record of one call that the profiler watches, for the gate of structure."""
+        record, _ = trial.call_measured(distribution, "profiled", verify=False)
+        trial.profiled.append(replace(record, measured={**record.measured, "distribution": distribution}))
 
     def verify_timed(self, trial: Trial, distribution: str, mode: Mode, *, compare: bool) -> CallRecord:
         """Run one call under the stopwatch, and compare its result when asked."""
@@ -205,15 +217,17 @@ class PerformanceGate:
     @staticmethod
     def compare_clocks(trial: Trial, measured: Measurement) -> None:
         """Time many queued calls by both clocks: one window is long against an exchange of messages."""
-        session, nominal = trial.session, trial.nominal
-        assert nominal is not None
+        session = trial.session
         launches = [
             sum(usage["launches"] for usage in record.kernels.values()) for record in trial.records[-CALLS_A_ROUND:]
         ]
         others = [sum(record.library_calls.values()) for record in trial.records[-CALLS_A_ROUND:]]
         count = choose_queue(min(measured.samples["candidate"]), max(launches) + max(others))
         measured.empty = [session.time_nothing("queued").outside_milliseconds for _ in range(EMPTY_CALLS)]
-        record = session.call_queued(0, nominal.placed, count)
+        # New inputs, as in every other call: those of an earlier one would tell that the round is over.
+        placed = session.put(trial.draw(trial.task.specification.distributions[0].name))
+        record = session.call_queued(0, placed, count)
+        session.drop([item.handle for item in placed])
         trial.queued.append(record)
         if not record.measured["released_early"]:
             measured.queued.append(Window(count, record.measured["milliseconds"], record.outside_milliseconds))

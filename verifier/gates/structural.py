@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
@@ -140,18 +139,21 @@ class StructuralGate:
 
     @staticmethod
     def measure_share(trial: Trial, own: set[str]) -> float:
-        """Profile some calls, apart from the timed ones, and return the worst share of the GPU's time."""
-        names = [item.name for item in trial.task.specification.distributions]
+        """Return the worst share of the GPU's time in all profiled calls; the evidence is the first timed distribution's."""
+        timed = trial.task.specification.distributions[0].name
+        if not trial.profiled:
+            trial.profiled.append(trial.call_measured(timed, "profiled", verify=False)[0])
         shares = []
-        for distribution in [secrets.choice(names), secrets.choice(names), names[0]]:
-            record, _ = trial.call_measured(distribution, "profiled", verify=False)
+        for record in trial.profiled:
             activities = list_activities(record.measured["profile"], own)
-            trial.evidence = trial.evidence.model_copy(update={"activities": activities[:MAXIMUM_ACTIVITIES]})
             shares.append(sum(item.share for item in activities if item.own))
-        if trial.timing is not None:
-            # Time that own kernels take under the profiler alone is not work.
-            others = sum(item.milliseconds for item in activities if not item.own)
-            shares.append(bound_share(others, trial.timing.sides["candidate"].mean))
+            if record.measured.get("distribution", timed) != timed:
+                continue
+            trial.evidence = trial.evidence.model_copy(update={"activities": activities[:MAXIMUM_ACTIVITIES]})
+            if trial.timing is not None:
+                # Time that own kernels take under the profiler alone is not work.
+                others = sum(item.milliseconds for item in activities if not item.own)
+                shares.append(bound_share(others, trial.timing.sides["candidate"].mean))
         return min(shares)
 
     def check_ablation(self, trial: Trial, nominal: CallRecord, own: set[str], shares: dict[str, float]) -> list[Check]:
