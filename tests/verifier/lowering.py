@@ -18,6 +18,7 @@ POINTERS = {
     torch.bfloat16: "*bf16",
     torch.int32: "*i32",
     torch.int64: "*i64",
+    torch.int16: "*i16",
     torch.int8: "*i8",
 }
 STEPS = 1_000_000

@@ -274,6 +274,7 @@ class JudgeService:
                 "operations": usage.operations,
                 "grids": usage.grids,
                 "narrow_arguments": sorted(usage.narrow_arguments),
+                "own_integers": sorted(usage.own_integers),
             }
             for digest, usage in record.kernels.items()
         }

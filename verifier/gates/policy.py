@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 
+from verifier.evidence.packing import find_parts
 from verifier.evidence.sass import MachineCode, read_machine_code
 from verifier.faults import InfrastructureFault
 from verifier.session import KernelText
@@ -13,6 +15,8 @@ from verifier.verdict import Check, FailureCode, Gate, MachineCodeRecord, rank_f
 _ASSIGNMENT = re.compile(r"^\s*(%[\w$.\-]+) = arith\.(truncf|extf|subf) ([^:]*)", re.MULTILINE)
 _VALUE = re.compile(r"%[\w$.\-]+")
 _BELOW_HALF = re.compile(r"float8|argument b?f8|bfloat16|argument bf16|8-bit")
+# Bits of a word that holds one number of the task's.
+SIGNIFICANT = {"fp32": 32, "fp16": 16}
 _SPLIT_PRODUCT = re.compile(r"inputPrecision = (?:tf32x3|bf16x\d)")
 
 
@@ -52,6 +56,7 @@ class PolicyGate:
         checks = self.check_machine_code(trial, kernels)
         checks += [
             self.check_narrowing(trial),
+            self.check_packing(trial, kernels),
             self.check_flags(trial),
             self.check_graph(trial),
             self.check_foreign(trial),
@@ -132,6 +137,28 @@ class PolicyGate:
             passed=not narrow,
             code=FailureCode.PREC_DOWNCAST,
             observed=", ".join(sorted(narrow)[:5]) or "none",
+            allowed="none",
+        )
+
+    @staticmethod
+    def check_packing(trial: Trial, kernels: list[KernelText]) -> Check:
+        """Numbers may not be kept as narrower integers, nor several of them in one word."""
+        own: dict[str, set[int]] = defaultdict(set)
+        for record in trial.list_all_records():
+            for digest, usage in record.kernels.items():
+                own[digest] |= set(usage["own_integers"])
+        width = SIGNIFICANT[trial.task.specification.dtype]
+        found = {
+            f"{kernel.name}: {parts[0]} bits"
+            for kernel in kernels
+            if own[kernel.digest] and (parts := find_parts(kernel.text, own[kernel.digest], width))
+        }
+        return check(
+            "packing",
+            "no numbers are made of parts of integers that the submission itself keeps",
+            passed=not found,
+            code=FailureCode.PREC_DOWNCAST,
+            observed=", ".join(sorted(found)[:5]) or "none",
             allowed="none",
         )
 

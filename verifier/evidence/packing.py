@@ -1,0 +1,244 @@
+"""Finds floats that a kernel makes of parts of integers from memory. Pure text in, facts out.
+
+Numbers of the task's precision that are kept as narrower integers, or several in one word, are below that precision
+whatever the types say. For each value of canonical Triton IR two facts are followed: how many bits of an integer that
+was loaded can have reached it, and of which kernel parameters an address is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+MAXIMUM_PASSES = 16
+# What is shifted by an amount that is no constant is taken for a part.
+UNKNOWN_SHIFT = 16
+
+_FUNCTION = re.compile(r"^ *tt\.func (public )?.*?@([\w$.\-]+)\(")
+_OPERATION = re.compile(r'^( *)(?:(%[\w$.\-]+)(:\d+)? = )?"?([a-z]+\.[\w.]+)"?(.*)$')
+_BLOCK = re.compile(r"^( *)\^\w+\((.*)\):")
+_VALUE = re.compile(r"%[\w$.\-]+(?:#\d+)?")
+_LOCATION = re.compile(r" loc\(.*$")
+_CARRIED = re.compile(r"(%[\w$.\-]+) = (%[\w$.\-]+(?:#\d+)?)")
+_CONSTANT = re.compile(r"arith\.constant (?:dense<)?(-?\d+)>? :")
+_INTEGER = re.compile(r"(?:(?<=x)|(?<![a-z]))i(\d+)\b")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_PARAMETER = re.compile(r"(%arg\d+):")
+_POINTEE = re.compile(r"!tt\.(?:ptr|tensordesc)<(?:tensor<)?(?:\d+x)*i(\d+)\b")
+_TO_FLOAT = re.compile(r"(?:to|->) (?:tensor<(?:\d+x)*)?b?f\d+")
+_CALLEE = re.compile(r"@([\w$.\-]+)\(")
+
+# They move values about, widen them, or join several, and take no bits away.
+_KEEPING = {
+    "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.join", "tt.split", "tt.cat",
+    "tt.gather", "tt.advance", "tt.make_tensor_ptr", "tt.make_tensor_descriptor", "tt.addptr", "tt.int_to_ptr", "tt.bitcast",
+    "arith.bitcast", "arith.extsi", "arith.extui", "arith.index_cast", "arith.select", "arith.ori", "arith.xori",
+    "arith.addi", "arith.subi", "arith.muli", "arith.maxsi", "arith.minsi", "arith.maxui", "arith.minui",
+}  # fmt: skip
+_SHIFTS = {"arith.shli", "arith.shrsi", "arith.shrui"}
+_QUOTIENTS = {"arith.divsi", "arith.divui"}
+_REMAINDERS = {"arith.andi", "arith.remsi", "arith.remui"}
+_TAKING = {"arith.trunci", *_SHIFTS, *_QUOTIENTS, *_REMAINDERS}
+_LOADS = ("tt.load", "tt.descriptor_load", "tt.experimental_descriptor_load", "tt.descriptor_gather")
+_CONVERSIONS = {"arith.sitofp", "arith.uitofp"}
+_CASTS = {"tt.bitcast", "arith.bitcast"}
+
+
+class Fact(NamedTuple):
+    """The bits of a loaded integer that a value can hold, None when it holds none, and the parameters behind it."""
+
+    bits: int | None = None
+    sources: frozenset[str] = frozenset()
+
+
+NOTHING = Fact()
+
+
+class Region(NamedTuple):
+    """What the results and the carried values of an operation with regions are called here."""
+
+    results: list[str]
+    carried: list[str]
+
+
+class Reader:
+    """Follows every line of the IR until nothing new is learnt.
+
+    Regions beside each other use the same names again, so a value is called by its name and the line that defines it.
+    """
+
+    def __init__(self, text: str, own: Collection[int]) -> None:
+        """Read IR whose public function's parameters at the places `own` reach the submission's own memory."""
+        self.lines = [
+            _QUOTED.sub("", line) if _FUNCTION.match(line) else _LOCATION.sub("", line) for line in text.splitlines()
+        ]
+        self.own = own
+        self.own_parameters: set[str] = set()
+        self.facts: dict[str, Fact] = {}
+        self.constants: dict[str, int] = {}
+        self.parts: dict[str, int] = {}
+        self.function, self.number = "", 0
+        self.values: dict[str, str] = {}
+        self.regions: dict[int, Region] = {}
+
+    def run(self) -> dict[str, int]:
+        """Return the conversions to floats, by their result, with the bits that they start from."""
+        for _ in range(MAXIMUM_PASSES):
+            before = dict(self.facts)
+            for number, line in enumerate(self.lines):
+                self.number = number
+                self.read(line)
+            if self.facts == before:
+                break
+        return self.parts
+
+    def read(self, line: str) -> None:
+        """Follow one line."""
+        if function := _FUNCTION.match(line):
+            self.enter(function[2], public=bool(function[1]), signature=line)
+        elif block := _BLOCK.match(line):
+            # Of a while loop's second region: what its condition passed on.
+            region = self.regions.get(len(block[1]), Region([], []))
+            names = [self.define(name) for name in _VALUE.findall(block[2])]
+            for name, passed in zip(names, region.results, strict=False):
+                self.learn(name, self.facts.get(passed, NOTHING))
+        elif match := _OPERATION.match(line):
+            indent, result, count, operation, rest = match.groups()
+            results = [f"{result}#{index}" for index in range(int(count[1:]))] if count else [result] if result else []
+            self.follow(len(indent), results, operation, rest)
+
+    def enter(self, name: str, *, public: bool, signature: str) -> None:
+        """Start a function."""
+        self.function, self.regions = name, {}
+        parameters = _PARAMETER.findall(signature)
+        self.values = {parameter: f"{name}{parameter}" for parameter in parameters}
+        for place, key in enumerate(self.values.values() if public else ()):
+            self.facts.setdefault(key, Fact(None, frozenset({key})))
+            if place in self.own:
+                self.own_parameters.add(key)
+
+    def define(self, name: str) -> str:
+        """Return what a value that this line defines is called here."""
+        self.values[name] = f"{self.number}{name}"
+        return self.values[name]
+
+    def get(self, name: str) -> Fact:
+        return self.facts.get(self.values.get(name, ""), NOTHING)
+
+    def learn(self, key: str, fact: Fact) -> None:
+        """Add a fact to what is known of a value: of two widths the narrower is the one to look at."""
+        known = self.facts.get(key, NOTHING)
+        widths = [bits for bits in (known.bits, fact.bits) if bits is not None]
+        self.facts[key] = Fact(min(widths, default=None), known.sources | fact.sources)
+
+    def follow(self, indent: int, results: list[str], operation: str, rest: str) -> None:
+        """Learn what one operation says of its results."""
+        operands = _VALUE.findall(rest)
+        known = [self.get(name) for name in operands]
+        match operation:
+            case "arith.constant":
+                self.keep_constant(results, operation + rest)
+            case "scf.for" | "scf.while" | "scf.if":
+                self.open(indent, results, rest.partition(" to ")[2] if operation == "scf.for" else rest)
+            case "scf.yield":
+                self.leave(indent, known)
+            case "scf.condition":
+                self.leave(indent, known[1:])
+            case "tt.call":
+                self.call(results, known, rest)
+            case "tt.return":
+                for place, fact in enumerate(known):
+                    self.learn(f"{self.function}:{place}", fact)
+            case _:
+                fact = self.find_fact(operation, operands, rest)
+                keys = [self.define(name) for name in results]
+                for key in keys if fact != NOTHING else ():
+                    self.learn(key, fact)
+                self.note_conversion(keys, operation, known, rest)
+
+    def keep_constant(self, results: list[str], line: str) -> None:
+        """Remember the value of an integer."""
+        key = self.define(results[0]) if results else ""
+        if found := _CONSTANT.search(line):
+            self.constants[key] = int(found[1])
+
+    def open(self, indent: int, results: list[str], rest: str) -> None:
+        """Start the regions of a loop or a branch: carried values begin as what is handed over."""
+        carried = [(inside, self.get(start)) for inside, start in _CARRIED.findall(rest)]
+        region = Region([self.define(name) for name in results], [self.define(name) for name, _ in carried])
+        self.regions[indent] = region
+        for key, (_, fact) in zip(region.carried, carried, strict=True):
+            self.learn(key, fact)
+
+    def leave(self, indent: int, yielded: list[Fact]) -> None:
+        """Hand what a region yields to the operation's results and to the next round of a loop."""
+        for keys in self.regions.get(indent - 2, Region([], [])):
+            for key, fact in zip(keys, yielded, strict=False):
+                self.learn(key, fact)
+
+    def call(self, results: list[str], known: list[Fact], rest: str) -> None:
+        """Hand arguments to a function of the module, and what it returns back."""
+        found = _CALLEE.search(rest)
+        callee = found[1] if found else ""
+        for place, fact in enumerate(known):
+            self.learn(f"{callee}%arg{place}", fact)
+        for place, name in enumerate(results):
+            self.learn(self.define(name), self.facts.get(f"{callee}:{place}", NOTHING))
+
+    def find_fact(self, operation: str, operands: list[str], rest: str) -> Fact:
+        """Return what an operation's result holds."""
+        known = [self.get(name) for name in operands]
+        widths = [fact.bits for fact in known if fact.bits is not None]
+        if operation.startswith(_LOADS):
+            return self.find_loaded(known[0] if known else NOTHING, rest)
+        if operation in _KEEPING:
+            return Fact(max(widths, default=None), frozenset().union(*(fact.sources for fact in known)))
+        if operation not in _TAKING or not widths:
+            return NOTHING
+        keys = (self.values.get(name, "") for name in operands)
+        constant = next((self.constants[key] for key in keys if key in self.constants), None)
+        return Fact(count_left(operation, max(widths), constant, find_width(rest)))
+
+    def find_loaded(self, address: Fact, rest: str) -> Fact:
+        """Return what a load gives: an integer of the submission's own, or nothing that matters here."""
+        pointee = _POINTEE.search(rest)
+        if pointee is None or pointee[1] == "1":
+            return NOTHING
+        given = address.sources and not address.sources & self.own_parameters
+        return NOTHING if given else Fact(int(pointee[1]))
+
+    def note_conversion(self, keys: list[str], operation: str, known: list[Fact], rest: str) -> None:
+        """Keep a conversion of a loaded integer, or of a part of one, to floats."""
+        bits = known[0].bits if known else None
+        if keys and bits is not None and operation in _CONVERSIONS | _CASTS and _TO_FLOAT.search(rest):
+            self.parts[keys[0]] = bits
+
+
+def find_width(rest: str) -> int:
+    """Return the width of an operation's integer result."""
+    found = _INTEGER.findall(rest.rpartition(" : ")[2])
+    return int(found[-1]) if found else 64
+
+
+def count_left(operation: str, bits: int, constant: int | None, width: int) -> int:
+    """Return how many of a loaded integer's bits are left after an operation that takes some; `width` is the result's."""
+    bits = min(bits, width)
+    if operation in _SHIFTS:
+        # A left shift leaves no more than was below the top, a right shift no more than was above.
+        lost = min(bits, UNKNOWN_SHIFT) if constant is None else constant
+        return max(0, min(bits, width - lost))
+    if constant is None or operation == "arith.trunci":
+        return bits
+    if operation in _QUOTIENTS:
+        return max(0, bits - max(0, abs(constant).bit_length() - 1))
+    mask = constant & ((1 << width) - 1) if operation == "arith.andi" else max(0, abs(constant) - 1)
+    return min(bits, mask.bit_count() if operation == "arith.andi" else mask.bit_length())
+
+
+def find_parts(text: str, own: Collection[int], width: int) -> list[int]:
+    """Return the bits of each loaded integer, narrower than `width`, of which a kernel makes a float. Truth values are none.
+
+    `own` are the places of the kernel's parameters that point to memory of the submission's own, and not to inputs.
+    """
+    return sorted(bits for bits in Reader(text, own).run().values() if 1 < bits < width)
