@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from verifier.environment import EnvironmentSpecification
 from verifier.verdict import FailureCode
 
-_LOCAL = re.compile(r"^\s*(?:/\*[0-9a-f]+\*/)?\s*(?:@!?U?P\w+\s+)?(LDL|STL)((?:\.\w+)*)\s", re.MULTILINE)
+# Local memory, addressed from the frame's register alone: /*02d0*/ @P0 STL.64 [R1+0x8], R4 ;
+_FRAME_ACCESS = re.compile(r"\b(LDL|STL)((?:\.\w+)*)\s[^;\[]*\[R1(?:\+(0x[0-9a-f]+))?\]")
 _WIDTHS = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
 _REGISTER_BYTES = 4
 
@@ -71,16 +72,27 @@ class PortabilityReport(Model):
     tasks: list[TaskPortability]
 
 
-def count_spills(sass: str) -> tuple[int, int]:
-    """Return the bytes a thread that a disassembly stores to and loads from local memory, each instruction once.
+def list_frame_accesses(sass: str, opcode: str) -> list[range]:
+    """Return the bytes of its stack frame that each load (LDL) or store (STL) of a disassembly touches."""
+    accesses = []
+    for found, suffixes, offset in _FRAME_ACCESS.findall(sass):
+        if found == opcode:
+            widths = [_WIDTHS[suffix] for suffix in suffixes.split(".") if suffix in _WIDTHS]
+            start = int(offset or "0", 16)
+            accesses.append(range(start, start + (widths[0] if widths else _REGISTER_BYTES)))
+    return accesses
 
-    Triton keeps no arrays there, so what lies there was spilled.
+
+def count_spills(sass: str) -> tuple[int, int]:
+    """Return the bytes a thread that a disassembly spills to local memory and reads back, each instruction once.
+
+    Spilled registers lie at fixed places of the frame. Sines and cosines keep a table there too, for large arguments:
+    they read it at places that they compute, so a store that nothing reads from a fixed place spills nothing.
     """
-    bytes_moved = {"STL": 0, "LDL": 0}
-    for opcode, suffixes in _LOCAL.findall(sass):
-        widths = [_WIDTHS[suffix] for suffix in suffixes.split(".") if suffix in _WIDTHS]
-        bytes_moved[opcode] += widths[0] if widths else _REGISTER_BYTES
-    return bytes_moved["STL"], bytes_moved["LDL"]
+    loads = list_frame_accesses(sass, "LDL")
+    read = {place for access in loads for place in access}
+    stores = [access for access in list_frame_accesses(sass, "STL") if not read.isdisjoint(access)]
+    return sum(map(len, stores)), sum(map(len, loads))
 
 
 def report_portability(environment: EnvironmentSpecification, tasks: list[TaskPortability]) -> PortabilityReport:
