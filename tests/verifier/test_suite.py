@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from verifier.certificate import compute_digests
 from verifier.cli import app
 from verifier.environment import load_environment
 from verifier.exits import Exit
 from verifier.new_task import write_task
 from verifier.suite import ANNOUNCED_MEDIAN_TARGETS, NOT_MEASURED, SuiteReport, report_suite
-from verifier.task import TaskError, find_tasks_root, load_tasks
+from verifier.task import TaskError, find_tasks_root, load_task_folder, load_tasks
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "portal" / "standings" / "data" / "published.json"
 H200 = load_environment("h200", find_tasks_root())
@@ -70,9 +71,10 @@ def test_a_refused_certification_keeps_its_figures_and_its_reason(tmp_path: Path
 
 
 def test_a_file_that_changed_since_is_named(tmp_path: Path) -> None:
-    folder = add_task(tmp_path, "l1-01", {})
+    folder = add_task(tmp_path, "l1-01")
+    (folder / "certificates").mkdir()
     digests = {
-        "reference.py": hashlib.sha256((folder / "reference.py").read_bytes()).hexdigest(),
+        **compute_digests(load_task_folder(folder)),
         "certified.py": hashlib.sha256(b"another").hexdigest(),
         "gone.py": hashlib.sha256(b"").hexdigest(),
     }
@@ -85,7 +87,7 @@ def test_a_file_that_changed_since_is_named(tmp_path: Path) -> None:
 def test_medians_of_a_level_stand_beside_the_announced_ones(tmp_path: Path) -> None:
     for identifier, target in (("l2-01", 2.0), ("l2-02", 4.0), ("l2-03", 3.0)):
         add_task(tmp_path, identifier, {"target": target, "sessions": [make_session(1.0)]})
-    add_task(tmp_path, "l2-04", {"certified": False, "reason": "unsteady", "target": 90.0})
+    add_task(tmp_path, "l2-04", {"certified": False, "reason": "unsteady"})
     levels = {level.level: level for level in report(tmp_path).levels}
     assert list(levels) == ["L1", "L2", "L3", "L4"]
     assert (levels["L2"].tasks, levels["L2"].certified, levels["L2"].median_target) == (4, 3, 3.0)
@@ -98,7 +100,7 @@ def test_the_announced_medians_are_those_that_were_published() -> None:
 
 
 def test_a_malformed_certificate_is_named(tmp_path: Path) -> None:
-    add_task(tmp_path, "l1-01", {"sessions": [{"eager_ms": "fast", "certified_ms": 1.0}]})
+    add_task(tmp_path, "l1-01", {"target": 2.0, "sessions": [{"eager_ms": "fast", "certified_ms": 1.0}]})
     with pytest.raises(TaskError, match=r"h200\.json: sessions\.0\.eager_ms"):
         report(tmp_path)
 
