@@ -11,8 +11,10 @@ import typer
 from pydantic import BaseModel
 from rich.markup import escape
 
-from verifier import __version__, cli_studies, cli_suite
+from verifier import __version__, cli_certify, cli_studies, cli_suite
+from verifier.admission import AdmissionReport
 from verifier.bundle import BundleError, read_file
+from verifier.certificate import Certificate
 from verifier.environment import EnvironmentSpecification
 from verifier.exits import Exit, find_exit
 from verifier.portability import PortabilityReport
@@ -39,7 +41,9 @@ app.add_typer(task_app, name="task")
 app.add_typer(cli_studies.app, name="study")
 app.add_typer(cli_suite.app, name="suite")
 app.command("portability")(cli_suite.check_portability)
+app.command("certify")(cli_certify.certify)
 task_app.command("new")(cli_suite.make_task)
+task_app.command("admit")(cli_certify.admit)
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 
@@ -150,6 +154,8 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "verdict": Verdict,
     "task": TaskSpecification,
     "environment": EnvironmentSpecification,
+    "certificate": Certificate,
+    "admission": AdmissionReport,
     "portability": PortabilityReport,
     "suite": SuiteReport,
 }

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import statistics
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from verifier.certificate import Session, list_changed, load_certificate
 from verifier.environment import EnvironmentSpecification
 from verifier.floor import compute_floor
-from verifier.task import Task, TaskError
+from verifier.task import Task
 
 # Median targets by level, as the benchmark's announcement states them for its own GPU.
 ANNOUNCED_MEDIAN_TARGETS = {"L1": 4.14, "L2": 2.26, "L3": 1.40, "L4": 1.47}
@@ -21,31 +20,6 @@ NOT_MEASURED = "not measured"
 
 class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, serialize_by_alias=True)
-
-
-class SessionFigures(BaseModel):
-    """What one session of a certification measured; times in milliseconds."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    eager_ms: float = Field(gt=0)
-    compiled_ms: float | None = Field(None, gt=0)
-    certified_ms: float = Field(gt=0)
-    own_share: float | None = None
-
-
-class CertificateFigures(BaseModel):
-    """The part of certificates/<environment>.json that the report shows."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    schema_id: Literal["kernelquest.certificate/1"] = Field(alias="schema")
-    certified: bool = True
-    reason: str = ""
-    target: float | None = None
-    margin: float | None = None
-    sessions: list[SessionFigures] = []
-    digests: dict[str, str] = {}
 
 
 class SuiteRow(Model):
@@ -86,28 +60,7 @@ class SuiteReport(Model):
     levels: list[LevelSummary]
 
 
-def load_figures(task: Task, environment: str) -> CertificateFigures | None:
-    """Return what a task's certificate holds, or None when there is none. Raises TaskError."""
-    path = task.path / "certificates" / f"{environment}.json"
-    if not path.is_file():
-        return None
-    try:
-        return CertificateFigures.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise TaskError(path, ".".join(map(str, first["loc"])), first["msg"]) from error
-
-
-def list_changed(folder: Path, digests: dict[str, str]) -> list[str]:
-    """Return the files of a task that differ from their digests, or are gone."""
-
-    def digest(path: Path) -> str:
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-
-    return sorted(name for name, wanted in digests.items() if digest(folder / name) != wanted)
-
-
-def take_median(sessions: Sequence[SessionFigures], read: Callable[[SessionFigures], float | None]) -> float | None:
+def take_median(sessions: Sequence[Session], read: Callable[[Session], float | None]) -> float | None:
     """Return the median of a figure over the sessions that have it."""
     values = [value for session in sessions if (value := read(session)) is not None]
     return statistics.median(values) if values else None
@@ -116,7 +69,7 @@ def take_median(sessions: Sequence[SessionFigures], read: Callable[[SessionFigur
 def describe_task(task: Task, environment: EnvironmentSpecification) -> SuiteRow:
     """Return the row of one task. Raises TaskError for a malformed certificate."""
     specification = task.specification
-    figures = load_figures(task, environment.slug)
+    figures = load_certificate(task, environment.slug)
     found = compute_floor(specification, environment.device, specification.dims.timed)
     floor = found.milliseconds if found else None
     base = {
@@ -134,7 +87,7 @@ def describe_task(task: Task, environment: EnvironmentSpecification) -> SuiteRow
         **base,
         certified=figures.certified,
         reason=figures.reason,
-        changed=list_changed(task.path, figures.digests),
+        changed=list_changed(task, figures),
         sessions=len(sessions),
         eager_ms=take_median(sessions, lambda session: session.eager_ms),
         compiled_ms=take_median(sessions, lambda session: session.compiled_ms),
