@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import BaseModel
@@ -19,7 +19,7 @@ from verifier.environment import EnvironmentSpecification
 from verifier.exits import Exit, find_exit
 from verifier.portability import PortabilityReport
 from verifier.suite import SuiteReport
-from verifier.task import TaskError, TaskSpecification, load_tasks
+from verifier.task import Task, TaskError, TaskSpecification, load_tasks
 from verifier.terminal import (
     FileArgument,
     JsonOption,
@@ -34,6 +34,9 @@ from verifier.terminal import (
     show_verdict,
 )
 from verifier.verdict import Verdict
+
+if TYPE_CHECKING:
+    from verifier.lint import Complaint
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 task_app = typer.Typer(no_args_is_help=True, help="Look at the tasks and check them.")
@@ -129,11 +132,15 @@ def show_task(task: Annotated[str, typer.Argument(help="Task id or slug.")]) -> 
 
 
 @task_app.command("lint")
-def lint(as_json: JsonOption = False) -> None:
-    """Check every task: specification, files, generators, oracle. Exit code 2 when one is malformed."""
+def lint(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[TASK]...", help="Only these tasks.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check tasks, all unless some are named: specification, files, generators, oracle. Exit code 2 when one is malformed."""
     from verifier.lint import lint_tasks
 
-    tasks, complaints = lint_tasks()
+    chosen = [find_task(name, as_json=as_json) for name in names or []]
+    tasks, complaints = lint_some(chosen) if chosen else lint_tasks()
     if as_json:
         report = {
             "schema": "kernelquest.lint/1",
@@ -148,6 +155,22 @@ def lint(as_json: JsonOption = False) -> None:
         for item in complaints:
             out.print(f"[red]no[/]  {escape(item.file)}: {escape(item.key)}: {escape(item.reason)}", highlight=False)
     raise typer.Exit(Exit.OK if not complaints else Exit.USAGE)
+
+
+def lint_some(chosen: list[Task]) -> tuple[list[Task], list[Complaint]]:
+    """Return those of some tasks that are sound, and the complaints about the others."""
+    from verifier.lint import complain, lint_task
+
+    tasks: list[Task] = []
+    complaints: list[Complaint] = []
+    for task in chosen:
+        try:
+            found = lint_task(task)
+        except TaskError as error:
+            found = [complain(error.path, error.key, error.reason)]
+        complaints += found
+        tasks += [] if found else [task]
+    return tasks, complaints
 
 
 SCHEMAS: dict[str, type[BaseModel]] = {
