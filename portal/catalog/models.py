@@ -72,11 +72,13 @@ class Task(models.Model):
 
 
 class Certificate(models.Model):
-    """A target that was measured for one task in one environment."""
+    """What was measured for one task in one environment: a target, or why there is none."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="certificates")
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="certificates")
-    target = models.FloatField(help_text="Speedup over the faster baseline that passes.")
+    target = models.FloatField(
+        null=True, help_text="Speedup over the faster baseline that passes. None where the task is not certified."
+    )
     body = models.JSONField(help_text="The whole certificate.")
     digest = models.CharField(max_length=64, help_text="SHA-256 of the certificate file.")
 
@@ -87,4 +89,5 @@ class Certificate(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.task_id} in {self.environment_id}: {self.target:.2f}x"
+        target = "not certified" if self.target is None else f"{self.target:.2f}x"
+        return f"{self.task_id} in {self.environment_id}: {target}"

@@ -8,20 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from django.db import transaction
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from portal.catalog.models import Certificate, Environment, Task
+from verifier.certificate import load_certificate
 from verifier.environment import EnvironmentSpecification, list_environments
 from verifier.task import REQUIRED_FILES, TaskError, find_tasks_root, load_tasks
 from verifier.task import Task as TaskFolder
-
-
-class CertificateFile(BaseModel):
-    """What the portal reads of a certificate; the rest is kept as it is."""
-
-    model_config = ConfigDict(extra="allow")
-
-    target: float = Field(gt=0, allow_inf_nan=False)
 
 
 @dataclass(frozen=True)
@@ -64,23 +56,20 @@ def _describe_task(task: TaskFolder) -> dict[str, Any]:
     }
 
 
-def _read_certificate(path: Path) -> dict[str, Any]:
-    try:
-        return CertificateFile.model_validate_json(path.read_bytes()).model_dump(mode="json")
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise TaskError(path, ".".join(map(str, first["loc"])), first["msg"]) from error
-
-
-def _keep_certificate(path: Path, task_id: str, environments: set[str]) -> Certificate:
+def _keep_certificate(path: Path, task: TaskFolder, environments: set[str]) -> Certificate:
     if path.stem not in environments:
         raise TaskError(path, "", f"there is no environment {path.stem!r}; known: {', '.join(sorted(environments))}")
-    body = _read_certificate(path)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    found = load_certificate(task, path.stem)
+    if found is None:
+        raise TaskError(path, "", "the file is gone")
     certificate, _ = Certificate.objects.update_or_create(
-        task_id=task_id,
+        task_id=task.id,
         environment_id=path.stem,
-        defaults={"target": body["target"], "body": body, "digest": digest},
+        defaults={
+            "target": found.target,
+            "body": found.model_dump(mode="json"),
+            "digest": hashlib.sha256(path.read_bytes()).hexdigest(),
+        },
     )
     return certificate
 
@@ -88,7 +77,7 @@ def _keep_certificate(path: Path, task_id: str, environments: set[str]) -> Certi
 def _keep_task(task: TaskFolder, environments: set[str]) -> list[Certificate]:
     Task.objects.update_or_create(id=task.id, defaults=_describe_task(task))
     paths = sorted((task.path / "certificates").glob("*.json"))
-    certificates = [_keep_certificate(path, task.id, environments) for path in paths]
+    certificates = [_keep_certificate(path, task, environments) for path in paths]
     kept = [certificate.pk for certificate in certificates]
     Certificate.objects.filter(task_id=task.id).exclude(pk__in=kept).delete()
     return certificates

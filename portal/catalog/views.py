@@ -28,13 +28,13 @@ def show_task(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the contract of one task, its reference and its runs."""
     task = get_object_or_404(Task, slug=slug)
     runs = Run.objects.visible_to(request.user).filter(task=task).for_lists()[:RUNS_SHOWN]
-    targets = {certificate.environment_id: certificate.target for certificate in task.certificates.all()}
+    certificates = {certificate.environment_id: certificate for certificate in task.certificates.all()}
     context = {
         "task": task,
         "instruction": render_markdown(task.instruction),
         "reference": highlight_python(task.reference_source, "reference"),
         "dims": [(name, task.dims["timed"][name], task.dims["small"][name]) for name in task.dims["timed"]],
-        "targets": [(environment, targets.get(environment.pk)) for environment in Environment.objects.all()],
+        "targets": [(environment, certificates.get(environment.pk)) for environment in Environment.objects.all()],
         "tensors": [("input", task.inputs), ("parameter", task.parameters), ("output", task.outputs)],
         "runs": runs,
     }

@@ -117,6 +117,9 @@ def test_a_task_that_is_gone_keeps_its_runs_and_comes_back(root: Path, submit: S
     assert Task.objects.active().filter(id=run.task_id).exists()
 
 
+HEAD = {"schema": "kernelquest.certificate/1"}
+
+
 def write_certificate(root: Path, environment: str, text: str) -> Path:
     folder = root / SPARSEMAX / "certificates"
     folder.mkdir(exist_ok=True)
@@ -127,7 +130,7 @@ def write_certificate(root: Path, environment: str, text: str) -> Path:
 
 class TestCertificates:
     def test_they_follow_the_files(self, root: Path) -> None:
-        path = write_certificate(root, "h200", '{"target": 1.8, "margin": 0.07}')
+        path = write_certificate(root, "h200", json.dumps({**HEAD, "target": 1.8, "margin": 0.07}))
         assert load_catalog(root).certificates == 1
         certificate = Certificate.objects.get()
         assert (certificate.task.slug, certificate.environment_id, certificate.target) == (
@@ -136,21 +139,29 @@ class TestCertificates:
             1.8,
         )
         assert certificate.body["margin"] == 0.07
-        write_certificate(root, "h200", '{"target": 2.5}')
+        write_certificate(root, "h200", json.dumps({**HEAD, "target": 2.5}))
         load_catalog(root)
         assert Certificate.objects.get().target == 2.5
         path.unlink()
         load_catalog(root)
         assert not Certificate.objects.exists()
 
+    def test_a_task_without_a_target_says_why(self, root: Path) -> None:
+        write_certificate(root, "h200", json.dumps({**HEAD, "certified": False, "reason": "slower than the baseline"}))
+        load_catalog(root)
+        certificate = Certificate.objects.get()
+        assert (certificate.target, certificate.body["reason"]) == (None, "slower than the baseline")
+        assert str(certificate) == "l1-09 in h200: not certified"
+
     @pytest.mark.parametrize(
         ("environment", "text", "words"),
         [
             ("h200", "{", "JSON"),
-            ("h200", "{}", "target"),
-            ("h200", '{"target": 0}', "greater than 0"),
-            ("h200", '{"target": "fast"}', "target"),
-            ("moon", '{"target": 2}', "no environment 'moon'"),
+            ("h200", "{}", "schema"),
+            ("h200", json.dumps(HEAD), "a certified task has a target"),
+            ("h200", json.dumps({**HEAD, "target": 0}), "greater than 0"),
+            ("h200", json.dumps({**HEAD, "target": "fast"}), "target"),
+            ("moon", json.dumps({**HEAD, "target": 2}), "no environment 'moon'"),
         ],
     )
     def test_a_bad_one_changes_nothing(self, root: Path, environment: str, text: str, words: str) -> None:

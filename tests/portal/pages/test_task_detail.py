@@ -86,3 +86,15 @@ def test_the_number_of_queries_is_fixed(
         task = finish(submit(visibility="public")).task
     with django_assert_max_num_queries(4):
         read(client, task)
+
+
+def test_a_task_without_a_target_says_why(client: Client, task: Task) -> None:
+    Certificate.objects.create(
+        task=task,
+        environment=Environment.objects.get(slug="h200"),
+        target=None,
+        body={"reason": "the certified solution is 1.010 times as fast"},
+        digest="0" * 64,
+    )
+    page = client.get(f"/tasks/{task.slug}/").content.decode()
+    assert "none: the certified solution is 1.010 times as fast" in page
