@@ -17,7 +17,7 @@ def compute_expanded(inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, tor
     return distances.amin(dim=2), distances.amin(dim=1)
 
 
-@pytest.mark.parametrize("distribution", ["far-offset", "tight-clusters"])
+@pytest.mark.parametrize("distribution", ["far-offset", "clustered"])
 def test_expanded_form_is_exposed_by_far(distribution: str) -> None:
     inputs = LOADED.generate(distribution, 1)
     oracles = LOADED.compute_oracles(inputs, LOADED.build_model(1))
@@ -35,5 +35,5 @@ def test_half_of_the_second_cloud_is_in_the_first() -> None:
 
 
 def test_clusters_are_tight() -> None:
-    for minima in LOADED.compute_oracles(LOADED.generate("tight-clusters", 1), LOADED.build_model(1)):
+    for minima in LOADED.compute_oracles(LOADED.generate("clustered", 1), LOADED.build_model(1)):
         assert minima.median() < 1e-5

@@ -27,7 +27,7 @@ def generate(distribution: str, dims: Mapping[str, int], generator: torch.Genera
         case "subset":
             copies = draw_permutation(columns, generator)[: columns // 2]
             y[:, copies] = x[:, draw_integers(0, rows, len(copies), generator)]
-        case "tight-clusters":
+        case "clustered":
             centres = draw_gaussian((batch, CLUSTERS, 3), generator)
             x = CLUSTER_SPREAD * x + centres[:, draw_integers(0, CLUSTERS, rows, generator)]
             y = CLUSTER_SPREAD * y + centres[:, draw_integers(0, CLUSTERS, columns, generator)]
@@ -43,7 +43,7 @@ def compute_oracle(
     x, y = inputs["x"].double(), inputs["y"].double()
     row_minima, column_minima = [], y.new_full(y.shape[:2], torch.inf)
     for rows in x.split(ROWS_AT_ONCE, dim=1):
-        distances = torch.zeros_like(rows[:, :, :1] * y[:, None, :, 0])
+        distances = rows.new_zeros(*rows.shape[:2], y.shape[1])
         for axis in range(3):
             distances += (rows[:, :, None, axis] - y[:, None, :, axis]).square_()
         row_minima.append(distances.amin(dim=2))

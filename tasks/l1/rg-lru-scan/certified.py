@@ -1,13 +1,13 @@
 """Gated linear recurrence with input normalisation and resets (RG-LRU) in Triton.
 
-Strategy: one program owns a few channels of one sequence and walks through time, so that x and gate are read
-once, h is written once, and the state never leaves the program. A tile of time is cut into runs of four
-steps. Each thread composes its run in registers; one associative scan over the runs then gives every run the
-map from the state before the tile to the state before the run, and four multiply-adds finish the run. The
-loads of the next tiles are in flight meanwhile.
+Strategy: one program owns a few channels of one sequence and walks through time, so that x and gate are read once, h is
+written once, and the state never leaves the program. A tile of time is cut into runs of four steps. Each thread
+composes its run in registers; one associative scan over the runs then gives every run the map from the state before the
+tile to the state before the run, and four multiply-adds finish the run. The loads of the next tiles are in flight
+meanwhile, and two programs share a multiprocessor: while one waits at a barrier of its scan, the other computes.
 
-A step is the map h -> decay * h + gain. The square of the input factor, 1 - a^2 = -expm1(2 log a), comes from
-a series where a is near 1.
+A step is the map h -> decay * h + gain. The square of the input factor, 1 - a^2 = -expm1(2 log a), comes from a series
+where a is near 1.
 """
 
 import torch
@@ -22,7 +22,7 @@ RATE = tl.constexpr(8.0 * 1.4426950408889634)
 # Steps of one run. The kernel spells them out.
 RUN = tl.constexpr(4)
 RUNS = 32
-CHANNELS = 32
+CHANNELS = 16
 
 
 @triton.jit
@@ -114,6 +114,6 @@ class ModelNew(nn.Module):
         h = torch.empty_like(x)
         runs = min(RUNS, triton.next_power_of_2(triton.cdiv(steps, 2 * RUN.value)))
         scan_channels[(triton.cdiv(channels, CHANNELS), batch)](
-            x, gate, rate, reset, h, steps, channels, RUNS=runs, CHANNELS=CHANNELS, STAGES=3, num_warps=8
+            x, gate, rate, reset, h, steps, channels, RUNS=runs, CHANNELS=CHANNELS, STAGES=3, num_warps=4
         )
         return h

@@ -14,7 +14,7 @@ LARGEST_RATE = 60.0
 RESET_DISTANCE = 3
 
 
-def _draw_slow_rate(channels: int, generator: torch.Generator) -> torch.Tensor:
+def _draw_rate(channels: int, generator: torch.Generator) -> torch.Tensor:
     decay = draw_uniform((channels,), 0.9, 0.999, generator)
     return torch.log(torch.expm1(-torch.log(decay) / RATE))
 
@@ -28,7 +28,7 @@ def generate(distribution: str, dims: Mapping[str, int], generator: torch.Genera
     """Return seeded inputs. Raises ValueError for an unknown distribution."""
     batch, steps, channels = shape = (dims["B"], dims["T"], dims["D"])
     x, gate = draw_gaussian(shape, generator), draw_gaussian(shape, generator)
-    rate, reset = _draw_slow_rate(channels, generator), _draw_rare_resets(batch, steps, generator)
+    rate, reset = _draw_rate(channels, generator), _draw_rare_resets(batch, steps, generator)
     match distribution:
         case "slow-decay":
             gate += SLOW_GATE
