@@ -37,7 +37,7 @@ def test_first_half_is_remembered_far_into_the_second(seed: int) -> None:
     half = x.shape[1] // 2
     model = LOADED.build_model(seed)
     forgetful = {"x": torch.cat([torch.zeros_like(x[:, :half]), x[:, half:]], dim=1)}
-    block, normed = model.layers[0].temporal, model.layers[0].temporal_norm  # type: ignore[union-attr,index]
+    block, normed = model.layers[0].temporal, model.layers[0].temporal_norm
     with torch.no_grad():
         states = [block.recur(block.convolve(block.input(normed(part)))) for part in (x, forgetful["x"])]
     late = slice(half + 16, None)
