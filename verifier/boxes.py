@@ -16,6 +16,8 @@ from verifier.environment import EnvironmentSpecification
 PACKAGE = Path(__file__).resolve().parent
 SOLUTION_PATH = "/kq/solution.py"
 CANDIDATE_LIMITS = sandbox.Limits(memory=6 << 30)
+# The submission's process answers with names and words, and with no data.
+ANSWER_BYTES = 4 << 20
 DEVICE_LIMITS = sandbox.Limits(memory=4 << 30, processes=64)
 GPU_LIMITS = sandbox.Limits(memory=48 << 30, processes=256, cpu_seconds=3600, gpu=True)
 # Room for two compilations at a time, a compiler and its assembler each.
@@ -85,6 +87,7 @@ class Boxes:
                 lines=[candidate_line],
                 settings=[SOLUTION_PATH, describe_device(environment)],
                 shown={SOLUTION_PATH: solution},
+                sizes=(ANSWER_BYTES, 0),
             )
             parts = ("candidate", "evidence")
             own = [compiler_line] if environment.timed else []
@@ -121,10 +124,12 @@ class Boxes:
         settings: dict[str, Any] | list[str] | None = None,
         shown: dict[str, Path] | None = None,
         descriptors: Sequence[int] = (),
+        sizes: tuple[int, ...] = (),
     ) -> Box:
         """Start one of the verifier's modules in a box that shows only `parts` of this package.
 
-        Its arguments are the numbers of the judge's line and of `lines`, or settings as JSON that hold them.
+        Its arguments are the numbers of the judge's line and of `lines`, or settings as JSON that hold them. `sizes`
+        limit what it may answer.
         """
         end, inner_end = socket.socketpair()
         folder = f"{sandbox.RUNNER_FOLDER}/verifier"
@@ -142,7 +147,7 @@ class Boxes:
             )
         finally:
             inner_end.close()
-        box = Box(process, Channel(end))
+        box = Box(process, Channel(end, *sizes))
         self.started.append(box)
         return box
 

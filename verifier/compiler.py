@@ -69,9 +69,9 @@ class Compiler:
         wanted = [digest for digest in digests if not self.results[digest].keys() & {"error", "sass"}]
         for digest in wanted:
             image = self.images[digest]
-            self.box.channel.send({"do": "disassemble", "images": [len(image)]}, image)
-            _, text = self.box.channel.receive()
-            self.results[digest]["sass"] = text.decode(errors="replace")
+            self.box.channel.send({"do": "disassemble"}, image)
+            answer, text = self.box.channel.receive()
+            self.results[digest] |= answer or {"sass": text.decode(errors="replace")}
 
     def explain(self, error: Exception) -> CandidateFault | InfrastructureFault:
         """Return the fault of a box that was lost: the submission's when its kernels needed more memory than the limit."""

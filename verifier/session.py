@@ -96,6 +96,8 @@ class KernelText:
     digest: str
     options: dict[str, Any]
     text: str
+    # Places of the parameters that reached words of the submission's own.
+    own_words: tuple[int, ...] = ()
 
     @property
     def file(self) -> str:
@@ -408,7 +410,8 @@ class Session:
         for item in answer["kernels"]:
             text = data[offset : offset + item["bytes"]].decode()
             offset += item["bytes"]
-            kernels.append(KernelText(item["name"], item["digest"], item["options"], text))
+            own = tuple(item["own_words"])
+            kernels.append(KernelText(item["name"], item["digest"], item["options"], text, own))
         return kernels
 
     def read_machine_code(self, kernels: list[KernelText]) -> list[Message]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from verifier.gpu import noise
 from verifier.gpu.noise import FLOATS, INTEGERS, LONGEST_TABLE, Storage, find_targets, replace_changes
 from verifier.gpu.signature import Parameter
 
@@ -102,6 +103,15 @@ def test_infinities_do_not_hide_how_large_the_rest_was() -> None:
     target[:10] = float("inf")
     replace_changes(target, before, generator)
     assert float(target.std()) == pytest.approx(1e3, rel=0.1)
+
+
+def test_noise_is_made_slice_by_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "SLICE", 7)
+    before, target = torch.zeros(COUNT), torch.arange(COUNT).float()
+    replace_changes(target, before, make_generator())
+    assert target[0] == 0.0
+    assert (target[1:] != torch.arange(1, COUNT)).float().mean() > 0.9
+    assert float(target[-7:].mean()) < 20
 
 
 def test_other_seeds_give_other_noise() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 from tests.verifier.lowering import lower
 from verifier.evidence.packing import count_left, find_parts, find_width
@@ -238,3 +239,52 @@ def test_the_width_of_a_result(rest: str, width: int) -> None:
 )
 def test_any_text_is_read(text: str) -> None:
     assert find_parts(text, {0}, 32) == []
+
+
+@triton.jit
+def by_a_maximum(p, y, n, zero, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    word = tl.max(tl.load(p + place)[None, :].to(tl.int32), axis=0)
+    tl.store(y + place, word.to(tl.float32))
+
+
+@triton.jit
+def from_parts_of_floats(p, y, n, zero, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    word = tl.where(place < n, tl.load(p + place), 0.0).to(tl.int32, bitcast=True)
+    tl.store(y + place, (word & -65536).to(tl.float32, bitcast=True) + (word << 16).to(tl.float32, bitcast=True))
+
+
+@triton.jit
+def by_libdevice(p, y, n, zero, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    tl.store(y + place, libdevice.int2float_rn(tl.load(p + place).to(tl.int32)))
+
+
+@triton.jit
+def by_the_exponent(p, y, n, zero, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    word = tl.load(p + place).to(tl.int32, bitcast=True)
+    exponent = ((word >> 23) - 127).to(tl.float32)
+    tl.store(y + place, exponent + ((word & 0x7FFFFF) | 0x3F800000).to(tl.float32, bitcast=True))
+
+
+@triton.jit
+def sums_of_floats(p, y, n, zero, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    total = tl.sum(tl.load(p + place), axis=0) + tl.program_id(0).to(tl.float32)
+    tl.store(y + place, tl.load(p + place) / total)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "memory", "parts"),
+    [
+        (by_a_maximum, SHORTS, [16]),
+        (from_parts_of_floats, FLOATS, [16, 16]),
+        (by_libdevice, SHORTS, [16]),
+        (by_the_exponent, FLOATS, []),
+        (sums_of_floats, FLOATS, []),
+    ],
+)
+def test_no_operation_hides_a_part(kernel: object, memory: torch.Tensor, parts: list[int]) -> None:
+    assert find(kernel, memory) == parts

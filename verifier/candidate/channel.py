@@ -32,8 +32,12 @@ class ProtocolError(Exception):
 class Channel:
     """One end of a stream socket. With a `deadline` on the monotonic clock, waiting past it raises TimeoutError."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(
+        self, connection: socket.socket, maximum_json: int = MAXIMUM_JSON, maximum_bytes: int = MAXIMUM_BYTES
+    ) -> None:
+        """Talk over a socket; what the other end sends may have at most so many bytes."""
         self.connection = connection
+        self.maximum_json, self.maximum_bytes = maximum_json, maximum_bytes
         self.deadline: float | None = None
 
     def limit(self) -> None:
@@ -54,7 +58,7 @@ class Channel:
     def receive(self) -> tuple[Message, bytes]:
         """Return the next message. Raises ChannelClosed, ProtocolError or TimeoutError."""
         lengths = HEADER.unpack(self.read(HEADER.size))
-        if lengths[0] > MAXIMUM_JSON or lengths[1] > MAXIMUM_BYTES:
+        if lengths[0] > self.maximum_json or lengths[1] > self.maximum_bytes:
             raise ProtocolError(f"a message of {sum(lengths)} bytes is too large")
         text, data = self.read(lengths[0]), self.read(lengths[1])
         try:

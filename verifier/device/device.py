@@ -21,13 +21,13 @@ from verifier.candidate.channel import Message
 from verifier.device import costs, library
 from verifier.device.canonical import Canonicaliser
 from verifier.device.faults import IllegalAccess, IRError, NotInterpretable, OutOfDeviceMemory
+from verifier.device.words import Words
 
 MAXIMUM_TENSORS = 200_000
 MAXIMUM_KERNELS = 4_096
 # The machine code of each is read, those that an autotuner tries among them.
 MAXIMUM_LAUNCHED = 1_024
 MAXIMUM_GRIDS = 8
-INTEGER_POINTEE = re.compile(r"[su]?i(?!1\b)\d+")
 NARROW_POINTEE = re.compile(r"f16|bf16|f8")
 
 Grid = tuple[int, int, int]
@@ -52,7 +52,6 @@ class Usage:
     operations: int = 0
     grids: list[tuple[int, int, int]] = field(default_factory=list)
     narrow_arguments: set[str] = field(default_factory=set)
-    own_integers: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -86,6 +85,8 @@ class Device(ABC):
         self.open = True
         self.canonicaliser = Canonicaliser()
         self.given: set[int] = set()
+        self.filled: set[int] = set()
+        self.words = Words(self.tensors, self.filled)
         self.graphs: list[list[Callable[[], None]]] = []
         self.recording: list[Callable[[], None]] | None = None
         self.next_handle = 1
@@ -176,6 +177,7 @@ class Device(ABC):
     def drop(self, handle: int) -> None:
         """Forget a tensor; its storage goes with its last handle."""
         self.given.discard(handle)
+        self.filled.discard(handle)
         kept = self.tensors.pop(handle, None)
         if kept is not None:
             self.release(kept[1])
@@ -247,23 +249,8 @@ class Device(ABC):
         usage.narrow_arguments |= {
             kind.pointee for kind in loaded.kernel.arguments if NARROW_POINTEE.match(kind.pointee)
         }
-        self.note_own_integers(loaded, arguments, usage)
+        self.words.note(loaded.digest, loaded.kernel.arguments, arguments)
         self.run(loaded, grid, arguments, usage)
-
-    def note_own_integers(self, loaded: Loaded, arguments: Sequence[Any], usage: Usage) -> None:
-        """Keep the places of parameters that point to integers in memory which the judge did not fill."""
-        for place, (kind, value) in enumerate(zip(loaded.kernel.arguments, arguments, strict=False)):
-            if INTEGER_POINTEE.match(kind.pointee) and place not in usage.own_integers:
-                address = value.get("base") if isinstance(value, dict) else value
-                if not self.is_given(address):
-                    usage.own_integers.add(place)
-
-    def is_given(self, address: Any) -> bool:
-        """Return whether an address lies in a tensor that the judge gave."""
-        if not isinstance(address, int):
-            return False
-        given = (self.tensors[handle] for handle in self.given if handle in self.tensors)
-        return any(base <= address < base + tensor.untyped_storage().nbytes() for tensor, base in given)
 
     def call_library(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Run one library operator on the device's tensors and return its result."""

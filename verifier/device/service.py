@@ -215,6 +215,7 @@ class JudgeService:
         for place in message["tensors"]:
             handle = self.device.add(self.slab.read([place], self.device.where)[place["name"]])
             self.device.given.add(handle)
+            self.device.filled.add(handle)
             described.append(self.device.describe_tensor(handle))
         return {"tensors": described}, b""
 
@@ -250,6 +251,7 @@ class JudgeService:
 
     def do_begin(self, message: Message) -> tuple[Message, bytes]:
         device, self.mode = self.device, message["mode"]
+        device.words.begin()
         device.record, device.open = Record(), True
         device.poison = self.mark if self.mode == "checked" else None
         device.ablated = set(message.get("ablate", ()))
@@ -260,6 +262,7 @@ class JudgeService:
 
     def do_open(self, message: Message) -> tuple[Message, bytes]:
         """Let the submission's process work outside a call, while it constructs a model."""
+        self.device.words.begin()
         self.device.record, self.device.open = Record(), True
         return {}, b""
 
@@ -274,7 +277,6 @@ class JudgeService:
                 "operations": usage.operations,
                 "grids": usage.grids,
                 "narrow_arguments": sorted(usage.narrow_arguments),
-                "own_integers": sorted(usage.own_integers),
             }
             for digest, usage in record.kernels.items()
         }
@@ -294,9 +296,16 @@ class JudgeService:
 
     def do_kernels(self, message: Message) -> tuple[Message, bytes]:
         """Return every kernel that was handed over, its IR in the data, one after another."""
+        self.device.words.settle()
         texts = [loaded.text.encode() for loaded in self.device.kernels]
         listed = [
-            {"name": loaded.name, "digest": loaded.digest, "options": loaded.options, "bytes": len(text)}
+            {
+                "name": loaded.name,
+                "digest": loaded.digest,
+                "options": loaded.options,
+                "bytes": len(text),
+                "own_words": sorted(self.device.words.own.get(loaded.digest, ())),
+            }
             for loaded, text in zip(self.device.kernels, texts, strict=True)
         ]
         return {"kernels": listed}, b"".join(texts)

@@ -123,12 +123,14 @@ class CompileService:
         described = [{**result, "image_bytes": len(image)} for result, image in results]
         return {"results": described}, b"".join(image for _, image in results)
 
-    def disassemble(self, message: Message, data: bytes) -> tuple[Message, bytes]:
-        """Return the text of machine code, of one kernel after another in the data; a text that is too long is cut."""
+    def disassemble(self, message: Message, data: bytes) -> tuple[Message, bytes]:  # noqa: ARG002 - as the others
+        """Return the text of one kernel's machine code in the data, or an error for one that is too long to be read."""
         from verifier.candidate.binaries import disassemble
 
-        texts = [text.encode()[:LONGEST_TEXT] for text in self.pool.map(disassemble, split(data, message["images"]))]
-        return {"texts": [len(text) for text in texts]}, b"".join(texts)
+        text = disassemble(data).encode()
+        if len(text) > LONGEST_TEXT:
+            return {"error": f"the machine code has more than {LONGEST_TEXT >> 20} MiB of text"}, b""
+        return {}, text
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
-"""Finds floats that a kernel makes of parts of integers from memory. Pure text in, facts out.
+"""Finds floats that a kernel makes of parts of words from memory. Pure text in, facts out.
 
 Numbers of the task's precision that are kept as narrower integers, or several in one word, are below that precision
-whatever the types say. For each value of canonical Triton IR two facts are followed: how many bits of an integer that
-was loaded can have reached it, and of which kernel parameters an address is made.
+whatever the types say. For each value of canonical Triton IR two facts are followed: how many bits of a word that was
+loaded can have reached it, and of which kernel parameters an address is made. An operation that is not known hands on
+all bits of its operands.
 """
 
 from __future__ import annotations
@@ -25,31 +26,35 @@ _CONSTANT = re.compile(r"arith\.constant (?:dense<)?(-?\d+)>? :")
 _INTEGER = re.compile(r"(?:(?<=x)|(?<![a-z]))i(\d+)\b")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PARAMETER = re.compile(r"(%arg\d+):")
-_POINTEE = re.compile(r"!tt\.(?:ptr|tensordesc)<(?:tensor<)?(?:\d+x)*i(\d+)\b")
-_TO_FLOAT = re.compile(r"(?:to|->) (?:tensor<(?:\d+x)*)?b?f\d+")
+_POINTEE = re.compile(r"!tt\.(?:ptr|tensordesc)<(?:tensor<)?(?:\d+x)*(b?[if])(\d+)\b")
+_FLOAT = re.compile(r"^\s*(?:tensor<(?:\d+x)*)?b?f\d+")
 _CALLEE = re.compile(r"@([\w$.\-]+)\(")
 
-# They move values about, widen them, or join several, and take no bits away.
-_KEEPING = {
-    "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.join", "tt.split", "tt.cat",
-    "tt.gather", "tt.advance", "tt.make_tensor_ptr", "tt.make_tensor_descriptor", "tt.addptr", "tt.int_to_ptr", "tt.bitcast",
-    "arith.bitcast", "arith.extsi", "arith.extui", "arith.index_cast", "arith.select", "arith.ori", "arith.xori",
-    "arith.addi", "arith.subi", "arith.muli", "arith.maxsi", "arith.minsi", "arith.maxui", "arith.minui",
-}  # fmt: skip
 _SHIFTS = {"arith.shli", "arith.shrsi", "arith.shrui"}
-_QUOTIENTS = {"arith.divsi", "arith.divui"}
+_QUOTIENTS = {"arith.divsi", "arith.divui", "arith.floordivsi", "arith.ceildivsi", "arith.ceildivui"}
 _REMAINDERS = {"arith.andi", "arith.remsi", "arith.remui"}
 _TAKING = {"arith.trunci", *_SHIFTS, *_QUOTIENTS, *_REMAINDERS}
-_LOADS = ("tt.load", "tt.descriptor_load", "tt.experimental_descriptor_load", "tt.descriptor_gather")
-_CONVERSIONS = {"arith.sitofp", "arith.uitofp"}
+_LOADS = ("tt.load", "tt.descriptor_load", "tt.experimental_descriptor_load", "tt.descriptor_gather", "tt.atomic_")
 _CASTS = {"tt.bitcast", "arith.bitcast"}
+_CONVERSIONS = {"arith.sitofp", "arith.uitofp", "tt.extern_elementwise", "tt.elementwise_inline_asm", *_CASTS}
+# They tell places, truth values or new numbers, not the bits of their operands.
+_ENDING = ("arith.cmp", "tt.store", "tt.print", "tt.assert", "tt.histogram", "tt.get_program_id", "tt.make_range")
+# How a float is taken apart into sign, exponent and fraction: nothing is kept in a part of it.
+_FLOAT_PARTS = {
+    ("arith.shrui", 23), ("arith.shrsi", 23), ("arith.shrsi", 31), ("arith.shrui", 31), ("arith.andi", 0x7FFFFF),
+    ("arith.andi", 0x7F800000), ("arith.andi", 0x7FFFFFFF), ("arith.andi", -(1 << 31)), ("arith.andi", -0x7F800001),
+}  # fmt: skip
 
 
 class Fact(NamedTuple):
-    """The bits of a loaded integer that a value can hold, None when it holds none, and the parameters behind it."""
+    """The bits of a loaded word that a value can hold, None when it holds none, and the parameters behind it.
+
+    `floating` says that the word was loaded as a float.
+    """
 
     bits: int | None = None
     sources: frozenset[str] = frozenset()
+    floating: bool = False
 
 
 NOTHING = Fact()
@@ -130,7 +135,8 @@ class Reader:
         """Add a fact to what is known of a value: of two widths the narrower is the one to look at."""
         known = self.facts.get(key, NOTHING)
         widths = [bits for bits in (known.bits, fact.bits) if bits is not None]
-        self.facts[key] = Fact(min(widths, default=None), known.sources | fact.sources)
+        floating = (known.floating or known.bits is None) and (fact.floating or fact.bits is None)
+        self.facts[key] = Fact(min(widths, default=None), known.sources | fact.sources, floating)
 
     def follow(self, indent: int, results: list[str], operation: str, rest: str) -> None:
         """Learn what one operation says of its results."""
@@ -189,30 +195,43 @@ class Reader:
     def find_fact(self, operation: str, operands: list[str], rest: str) -> Fact:
         """Return what an operation's result holds."""
         known = [self.get(name) for name in operands]
-        widths = [fact.bits for fact in known if fact.bits is not None]
         if operation.startswith(_LOADS):
             return self.find_loaded(known[0] if known else NOTHING, rest)
-        if operation in _KEEPING:
-            return Fact(max(widths, default=None), frozenset().union(*(fact.sources for fact in known)))
-        if operation not in _TAKING or not widths:
+        holding = [fact for fact in known if fact.bits is not None]
+        sources = frozenset().union(*(fact.sources for fact in known))
+        if not holding or operation.startswith(_ENDING):
+            return Fact(None, sources)
+        bits, floating = max(fact.bits or 0 for fact in holding), all(fact.floating for fact in holding)
+        moved = floating and (operation.startswith("tt.") or operation == "arith.select")
+        if makes_floats(operation, rest) and not moved:
             return NOTHING
+        if operation not in _TAKING:
+            return Fact(bits, sources, floating)
         keys = (self.values.get(name, "") for name in operands)
         constant = next((self.constants[key] for key in keys if key in self.constants), None)
-        return Fact(count_left(operation, max(widths), constant, find_width(rest)))
+        if floating and (operation, constant) in _FLOAT_PARTS:
+            return NOTHING
+        return Fact(count_left(operation, bits, constant, find_width(rest)), sources, floating)
 
     def find_loaded(self, address: Fact, rest: str) -> Fact:
-        """Return what a load gives: an integer of the submission's own, or nothing that matters here."""
+        """Return what a load gives: a word of the submission's own memory, or nothing that matters here."""
         pointee = _POINTEE.search(rest)
-        if pointee is None or pointee[1] == "1":
+        if pointee is None or pointee[2] == "1":
             return NOTHING
         given = address.sources and not address.sources & self.own_parameters
-        return NOTHING if given else Fact(int(pointee[1]))
+        return NOTHING if given else Fact(int(pointee[2]), floating="f" in pointee[1])
 
     def note_conversion(self, keys: list[str], operation: str, known: list[Fact], rest: str) -> None:
-        """Keep a conversion of a loaded integer, or of a part of one, to floats."""
-        bits = known[0].bits if known else None
-        if keys and bits is not None and operation in _CONVERSIONS | _CASTS and _TO_FLOAT.search(rest):
-            self.parts[keys[0]] = bits
+        """Keep a conversion of a loaded word, or of a part of one, to floats."""
+        bits = [fact.bits for fact in known if fact.bits is not None]
+        if keys and bits and operation in _CONVERSIONS and makes_floats(operation, rest):
+            self.parts[keys[0]] = max(bits)
+
+
+def makes_floats(operation: str, rest: str) -> bool:
+    """Return whether an operation's result is of floats."""
+    types = rest.rpartition(" : ")[2] if " : " in rest else rest
+    return _FLOAT.search(re.split(r" to | -> ", types)[-1]) is not None and operation not in {"tt.addptr", "tt.splat"}
 
 
 def find_width(rest: str) -> int:
@@ -237,8 +256,9 @@ def count_left(operation: str, bits: int, constant: int | None, width: int) -> i
 
 
 def find_parts(text: str, own: Collection[int], width: int) -> list[int]:
-    """Return the bits of each loaded integer, narrower than `width`, of which a kernel makes a float. Truth values are none.
+    """Return the bits of each part of a loaded word, narrower than `width`, of which a kernel makes a float.
 
     `own` are the places of the kernel's parameters that point to memory of the submission's own, and not to inputs.
+    Truth values are no parts.
     """
     return sorted(bits for bits in Reader(text, own).run().values() if 1 < bits < width)

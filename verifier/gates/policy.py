@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 
 from verifier.evidence.packing import find_parts
 from verifier.evidence.sass import MachineCode, read_machine_code
@@ -46,6 +45,14 @@ def name_precision_loss(code: MachineCode, text: str) -> FailureCode | None:
     return FailureCode.PREC_DOWNCAST if code.narrowing else None
 
 
+def name_unread(error: str) -> FailureCode:
+    """Return the code of a kernel whose machine code could not be had."""
+    if "signal 14" in error or "MiB of text" in error:
+        return FailureCode.ART_COMPILE_TIMEOUT
+    # The submission's process compiled the same text before it was launched.
+    return FailureCode.TAMPER_HARNESS
+
+
 class PolicyGate:
     gate = Gate.POLICY
 
@@ -72,9 +79,7 @@ class PolicyGate:
         for kernel, result in zip(kernels, trial.code.collect(kernels), strict=True):
             base = {"name": kernel.name, "digest": kernel.digest, "architecture": f"sm_{capability}"}
             if "error" in result:
-                # The submission's process compiled the same text before it was launched.
-                slow = "signal 14" in result["error"]
-                losses.append((FailureCode.ART_COMPILE_TIMEOUT if slow else FailureCode.TAMPER_HARNESS, kernel.name))
+                losses.append((name_unread(result["error"]), kernel.name))
                 records.append(MachineCodeRecord(**base, error=result["error"][:500]))
                 continue
             code = read_machine_code(result["sass"], dtype)
@@ -143,19 +148,15 @@ class PolicyGate:
     @staticmethod
     def check_packing(trial: Trial, kernels: list[KernelText]) -> Check:
         """Numbers may not be kept as narrower integers, nor several of them in one word."""
-        own: dict[str, set[int]] = defaultdict(set)
-        for record in trial.list_all_records():
-            for digest, usage in record.kernels.items():
-                own[digest] |= set(usage["own_integers"])
         width = SIGNIFICANT[trial.task.specification.dtype]
         found = {
             f"{kernel.name}: {parts[0]} bits"
             for kernel in kernels
-            if own[kernel.digest] and (parts := find_parts(kernel.text, own[kernel.digest], width))
+            if kernel.own_words and (parts := find_parts(kernel.text, kernel.own_words, width))
         }
         return check(
             "packing",
-            "no numbers are made of parts of integers that the submission itself keeps",
+            "no numbers are made of parts of words that the submission itself keeps",
             passed=not found,
             code=FailureCode.PREC_DOWNCAST,
             observed=", ".join(sorted(found)[:5]) or "none",

@@ -57,7 +57,7 @@ class StructuralGate:
         if launches > 0:
             checks += self.check_work(trial, own)
             checks.append(self.check_share(trial, own))
-            checks += self.check_ablation(trial, nominal, own, shares)
+            checks += self.check_ablation(trial, own, shares)
         self.record_evidence(trial, nominal, kernels, shares)
         return checks
 
@@ -156,15 +156,17 @@ class StructuralGate:
                 shares.append(bound_share(others, trial.timing.sides["candidate"].mean))
         return min(shares)
 
-    def check_ablation(self, trial: Trial, nominal: CallRecord, own: set[str], shares: dict[str, float]) -> list[Check]:
+    def check_ablation(self, trial: Trial, own: set[str], shares: dict[str, float]) -> list[Check]:
         """Replace what own kernels write by finite noise: all of them together, then one by one."""
         label = "replacing what own kernels write by noise changes the result"
-        used = [digest for digest in nominal.kernels if digest in own]
         if not trial.session.alive or trial.nominal is None:
             return [check("ablation", label, passed=None, detail="the process had ended; ablation was not possible")]
         sample = trial.place(trial.nominal.distribution)
         try:
-            base = trial.call(sample).outputs
+            called = trial.call(sample)
+            base = called.outputs
+            # This sample's kernels: a file may choose, or specialise, by its data.
+            used = [digest for digest in called.record.kernels if digest in own]
             together = self.ablate(trial, sample, base, used)
             for digest in used:
                 shares[digest] = together if len(used) == 1 else self.ablate(trial, sample, base, [digest])

@@ -42,5 +42,7 @@ class CompileLine:
 
     def disassemble(self, image: bytes) -> str:
         """Return the text of machine code. Raises CannotCompile."""
-        _, text = self.ask({"do": "disassemble", "images": [len(image)]}, image)
+        answer, text = self.ask({"do": "disassemble"}, image)
+        if "error" in answer:
+            raise CannotCompile(answer["error"])
         return text.decode(errors="replace")

@@ -13,6 +13,8 @@ from verifier.gpu.signature import Parameter
 FLOATS = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
 # Descriptors name the sign of their integers.
 _SIGN = re.compile(r"^[su]i")
+# Elements that become noise at a time.
+SLICE = 1 << 26
 # Pointers of a grouped kernel; what is longer is data.
 LONGEST_TABLE = 4_096
 INTEGERS = {"i1": torch.uint8, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64}
@@ -57,6 +59,12 @@ def view_as(content: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 def replace_changes(target: torch.Tensor, before: torch.Tensor, generator: torch.Generator) -> None:
     """Put noise wherever `target` no longer holds the bits of `before`; integers are shuffled, so that they stay valid."""
+    for part, old in zip(target.split(SLICE), before.split(SLICE), strict=True):
+        replace_part(part, old, generator)
+
+
+def replace_part(target: torch.Tensor, before: torch.Tensor, generator: torch.Generator) -> None:
+    """Put noise into one slice: its temporaries take several times its memory."""
     plain = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[target.element_size()]
     places = (target.view(plain) != before.view(plain)).nonzero().reshape(-1)
     if not places.numel():
