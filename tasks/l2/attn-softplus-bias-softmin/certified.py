@@ -198,11 +198,12 @@ class ModelNew(nn.Module):
         transposed, length = transpose_and_measure(x, chunk)
         weights = x.new_empty(tokens, tokens)
         statistics = x.new_empty(4, tokens // tiling.score_block, tokens)
-        listed = x.new_empty(tokens + 1, dtype=torch.int32)
+        listed = x.new_empty(tokens, dtype=torch.int32)
+        count = x.new_empty(1, dtype=torch.int32)
         for item in range(batch):
             weigh_sequence(transposed[item], length[item], weights, statistics, own[item], tiling)
-            list_rows[(1,)](own[item], listed, listed[tokens:], tokens, CHUNK=chunk)
-            attend_listed(x[item], weights, statistics[3], listed, y[item], tiling)
+            list_rows[(1,)](own[item], listed, count, tokens, CHUNK=chunk)
+            attend_listed(x[item], weights, statistics[3], listed, count, y[item], tiling)
         finish_rows[(batch * tokens,)](own, x, self.bias, y, features, num_warps=1)
         return y
 
@@ -246,13 +247,14 @@ def attend_listed(
     weights: torch.Tensor,
     factor: torch.Tensor,
     listed: torch.Tensor,
+    count: torch.Tensor,
     result: torch.Tensor,
     tiling: Tiling,
 ) -> None:
-    """Write the attended values of the listed rows to `result`; their number stands after the list."""
+    """Write the attended values of the first `count` listed rows to `result`."""
     tokens, features = x.shape
     attend[(features // tiling.value_columns, tokens // tiling.value_rows)](
-        weights, factor, x, listed, listed[tokens:], result, tokens,
+        weights, factor, x, listed, count, result, tokens,
         D=features, BLOCK=tiling.score_block, ROWS=tiling.value_rows, COLUMNS=tiling.value_columns,
         DEPTH=tiling.value_depth, num_warps=tiling.value_warps, num_stages=tiling.value_stages,
         maxnreg=tiling.value_registers,
