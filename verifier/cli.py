@@ -11,7 +11,7 @@ import typer
 from pydantic import BaseModel
 from rich.markup import escape
 
-from verifier import __version__, cli_certify, cli_studies, cli_suite
+from verifier import __version__, cli_certify, cli_record, cli_studies, cli_suite
 from verifier.admission import AdmissionReport
 from verifier.bundle import BundleError, read_file
 from verifier.certificate import Certificate
@@ -45,6 +45,8 @@ app.add_typer(cli_studies.app, name="study")
 app.add_typer(cli_suite.app, name="suite")
 app.command("portability")(cli_suite.check_portability)
 app.command("certify")(cli_certify.certify)
+app.command("record")(cli_record.record)
+cli_suite.app.command("house")(cli_record.write_house)
 task_app.command("new")(cli_suite.make_task)
 task_app.command("admit")(cli_certify.admit)
 
