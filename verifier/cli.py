@@ -192,10 +192,13 @@ def selftest(
     folder: Annotated[Path, typer.Option(help="The folder with exploits/, honest/ and fixture_tasks/.")] = TESTS,
     only: Annotated[str, typer.Option(help="Only fixtures whose name holds this text.")] = "",
     jobs: Annotated[int, typer.Option(help="Verifications at a time; timed calls run alone all the same.")] = 2,
+    log: Annotated[
+        Path | None, typer.Option(help="A file for each result as it comes; what is in it is not run again.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Verify every exploit and every honest fixture. Exit code 0: each got the verdict that it must get."""
-    from verifier.selftest import list_fixtures, run_selftest, summarise
+    from verifier.selftest import list_fixtures, read_log, run_selftest, summarise
 
     specification = find_environment(environment, as_json=as_json)
     try:
@@ -204,9 +207,14 @@ def selftest(
         raise fail(Exit.USAGE, str(error), "see CONTRIBUTING.md for a fixture's head", as_json=as_json) from None
     if not fixtures:
         raise fail(Exit.USAGE, f"no fixture of {environment} in {folder} has {only!r} in its name", as_json=as_json)
-    results = []
-    for result in run_selftest(fixtures, folder, specification, jobs):
+    results = read_log(log, fixtures) if log else []
+    done = {(result.kind, result.name) for result in results}
+    left = [item for item in fixtures if (item.kind, item.path.stem) not in done]
+    for result in run_selftest(left, folder, specification, jobs):
         results.append(result)
+        if log:
+            with log.open("a", encoding="utf-8") as file:
+                file.write(result.model_dump_json() + "\n")
         mark = "[green]ok    [/]" if result.as_expected else "[bold red]WRONG [/]"
         found = ", ".join(result.failures) or result.outcome
         line = f"{len(results):4}/{len(fixtures)} {mark} {result.kind} {result.name}: {found} ({result.seconds:.0f} s)"

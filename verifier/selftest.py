@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -54,6 +54,11 @@ class Fixture:
     also: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
     elsewhere: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def kind(self) -> Literal["exploit", "honest"]:
+        """Which of the two folders it is in."""
+        return "exploit" if self.path.parent.name == EXPLOITS else "honest"
 
     def belongs_to(self, environment: str) -> bool:
         """Return whether it makes sense in an environment."""
@@ -169,7 +174,7 @@ def judge_fixture(fixture: Fixture, folder: Path, environment: EnvironmentSpecif
     failing = [item.name for gate in verdict.gates for item in gate.checks if item.passed is False]
     return FixtureResult(
         name=fixture.path.stem,
-        kind="exploit" if expected else "honest",
+        kind=fixture.kind,
         task=fixture.task,
         expected=expected,
         as_expected=fixture.is_as_expected(verdict),
@@ -196,6 +201,17 @@ def run_selftest(
         ]
         for future in as_completed(futures):
             yield future.result()
+
+
+def read_log(path: Path, fixtures: Sequence[Fixture]) -> list[FixtureResult]:
+    """Return the results that a log holds of these fixtures, the last of each; a line that was cut off is left out."""
+    wanted = {(item.kind, item.path.stem) for item in fixtures}
+    found: dict[tuple[str, str], FixtureResult] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        with suppress(ValueError):
+            result = FixtureResult.model_validate_json(line)
+            found[result.kind, result.name] = result
+    return [result for key, result in found.items() if key in wanted]
 
 
 def summarise(environment: EnvironmentSpecification, results: Sequence[FixtureResult]) -> Report:

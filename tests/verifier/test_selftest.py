@@ -17,6 +17,7 @@ from verifier.selftest import (
     list_fixtures,
     make_plan,
     read_fixture,
+    read_log,
     summarise,
 )
 from verifier.turns import Turns
@@ -217,3 +218,25 @@ def test_a_report_is_well_when_every_fixture_is() -> None:
     assert summarise(CPU, [right]).ok
     assert not summarise(CPU, [right, wrong]).ok
     assert '"schema":"kernelquest.selftest/1"' in summarise(CPU, [right]).model_dump_json()
+
+
+def test_a_log_is_read_up_to_where_it_was_cut(tmp_path: Path) -> None:
+    fixtures = [read_fixture(write_fixture(tmp_path, "honest", name)) for name in ("first", "second", "third")]
+    result = FixtureResult(
+        name="first",
+        kind="honest",
+        task="l1-09",
+        expected="",
+        as_expected=False,
+        outcome=Outcome.REJECTED,
+        failures=[],
+        failing_checks=[],
+        seconds=1.0,
+    )
+    again = result.model_copy(update={"as_expected": True, "outcome": Outcome.ACCEPTED})
+    other = result.model_copy(update={"name": "elsewhere"})
+    log = tmp_path / "results.jsonl"
+    assert read_log(log, fixtures) == []
+    lines = [item.model_dump_json() for item in (result, again, other, result.model_copy(update={"name": "second"}))]
+    log.write_text("\n".join(lines)[:-20], encoding="utf-8")
+    assert read_log(log, fixtures) == [again]
