@@ -332,3 +332,20 @@ def test_an_argument_must_be_a_number(value: Any) -> None:
     text = lower(add, {"x": torch.zeros(4), "y": torch.zeros(4), "n": 4}, {"BLOCK": 4})
     with pytest.raises(KernelFault, match=r"cannot be passed|does not fit"):
         Kernel(text, Memory(1024)).run((1, 1, 1), [0, 0, value], 100)
+
+
+@triton.jit
+def halve_by_bits(x, y, N: tl.constexpr):
+    place = tl.arange(0, N)
+    bits = libdevice.float_as_int(tl.load(x + place))
+    halved = libdevice.int_as_float(bits - (1 << 23))
+    tl.store(y + place, libdevice.add_rd(halved, libdevice.int2float_rn(libdevice.clz(bits))))
+
+
+def test_a_kernel_reads_the_bits_of_floats_and_names_its_rounding() -> None:
+    x, y = torch.rand(64) + 1.0, torch.empty(64)
+    run(halve_by_bits, {"x": x, "y": y}, {"N": 64})
+    # Of a float between 1 and 2 the sign and the exponent's highest bit are clear.
+    exact = x.double() / 2 + 2
+    assert bool((y.double() <= exact).all())
+    assert bool((exact - y.double() < 2.0**-22).all())

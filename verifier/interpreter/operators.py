@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from verifier.device.faults import NotInterpretable
+from verifier.interpreter.integers import multiply_high
 from verifier.interpreter.ir import Operation, Type
 from verifier.interpreter.libdevice import find_model
 from verifier.interpreter.numbers import (
@@ -65,13 +66,6 @@ def divide_signed(left: Array, right: Array) -> Array:
 
 def unsigned(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda left, right: function(as_unsigned(left), as_unsigned(right)).view(left.dtype)
-
-
-def multiply_high(left: Array, right: Array) -> Array:
-    """Return the high half of an unsigned product."""
-    width = left.dtype.itemsize * 8
-    wide = as_unsigned(left).astype(object) * as_unsigned(right).astype(object)
-    return np.asarray(wide >> width).astype(UNSIGNED[width // 8]).view(left.dtype)
 
 
 _COMPARE_INTEGERS = {
@@ -219,8 +213,7 @@ def build_external(operation: Operation, result: Type, machine: Machine) -> Eval
 
     def evaluate(*values: Array) -> Array:
         machine.touched.operations += work
-        wide = [value.astype(np.float64) if value.dtype.kind == "f" else value for value in values]
-        return convert(model(*wide), element)
+        return convert(model(*values), element)
 
     return evaluate
 
@@ -274,7 +267,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "math.erf": erf, "math.floor": np.floor, "math.ceil": np.ceil, "math.absf": np.abs, "math.absi": np.abs,
     "math.fma": lambda x, y, z: x.astype(np.float64) * y + z, "math.round": np.rint, "math.trunc": np.trunc,
     "math.copysign": np.copysign, "math.powf": np.power, "math.log1p": np.log1p, "math.expm1": np.expm1,
-    "tt.precise_sqrt": np.sqrt, "tt.precise_divf": np.divide, "tt.clampf": clamp, "tt.mulhiui": multiply_high,
+    "tt.precise_sqrt": np.sqrt, "tt.precise_divf": np.divide, "tt.clampf": clamp, "tt.mulhiui": unsigned(multiply_high),
     "arith.ceildivsi": lambda x, y: -(-x // y), "arith.floordivsi": np.floor_divide,
 }  # fmt: skip
 
