@@ -5,12 +5,10 @@ Strategy: two matrix products a batch, with the scores in scratch memory, becaus
 
 The first product: q = k makes the scores symmetric, so only the upper triangle of tiles is computed. Both
 operands come from a transposed copy of x, which leaves shared memory free of bank conflicts. Each tile is
-stored twice, exponentiated against the row maximum within the tile, with that maximum and the row's sums.
+stored twice, exponentiated against the row maximum within the tile, with that maximum and the row's sum.
 
-The second product is left out for a row that provably attends to itself alone. By Cauchy and Schwarz its
-other keys add at most sqrt(sum of their squared weights) * sqrt(sum over tokens of x^2) to a feature. Where
-that is at most OMITTED, y changes by at most twice as much, relatively: a quarter of the tolerance. The other
-rows are listed on the device and gathered; they get the whole product, over every key.
+The second product covers every key of every row. It scales the weights of a tile, while they pass through
+registers, by what relates the tile's maximum to the row's.
 """
 
 import math
@@ -22,7 +20,6 @@ import triton.language as tl
 from torch import nn
 
 LOG2_E = math.log2(math.e)
-OMITTED = tl.constexpr(2.5e-5)
 
 
 class Tiling(NamedTuple):
@@ -57,29 +54,17 @@ def transpose(x_pointer, transposed_pointer, S, D: tl.constexpr, BLOCK: tl.const
 
 
 @triton.jit
-def measure_features(transposed_pointer, length_pointer, S, CHUNK: tl.constexpr):
-    feature = tl.program_id(0)
-    squares = tl.zeros((CHUNK,), tl.float32)
-    for start in range(0, S, CHUNK):
-        x = tl.load(transposed_pointer + feature.to(tl.int64) * S + start + tl.arange(0, CHUNK))
-        squares += x * x
-    tl.store(length_pointer + feature, tl.sqrt(tl.sum(squares, axis=0)))
-
-
-@triton.jit
-def store_tile(weights_pointer, maximum_pointer, sum_pointer, square_pointer, scores, row, column, tile, S):
+def store_tile(weights_pointer, maximum_pointer, sum_pointer, scores, row, column, tile, S):
     maximum = tl.max(scores, axis=1)
     weights = tl.exp2(scores - maximum[:, None])
-    others = tl.where(row[:, None] == column[None, :], 0.0, weights)
     tl.store(weights_pointer + row.to(tl.int64)[:, None] * S + column[None, :], weights)
     tl.store(maximum_pointer + tile * S + row, maximum)
     tl.store(sum_pointer + tile * S + row, tl.sum(weights, axis=1))
-    tl.store(square_pointer + tile * S + row, tl.sum(others * others, axis=1))
 
 
 @triton.jit
 def compute_scores(
-    transposed_pointer, weights_pointer, maximum_pointer, sum_pointer, square_pointer, S, groups, scale,
+    transposed_pointer, weights_pointer, maximum_pointer, sum_pointer, S, groups, scale,
     D: tl.constexpr, BLOCK: tl.constexpr, DEPTH: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     # Rows r and groups - 1 - r of the triangle of groups together fill one row of the grid.
@@ -103,20 +88,14 @@ def compute_scores(
                 part = tl.dot(queries, keys, part, input_precision="ieee")
             scores += part
         scores = scores * scale
-        store_tile(
-            weights_pointer, maximum_pointer, sum_pointer, square_pointer, scores, row, column, tile_column, S
-        )  # fmt: skip
+        store_tile(weights_pointer, maximum_pointer, sum_pointer, scores, row, column, tile_column, S)
         if tile_row < tile_column:
-            store_tile(
-                weights_pointer, maximum_pointer, sum_pointer, square_pointer,
-                tl.trans(scores), column, row, tile_row, S,
-            )  # fmt: skip
+            store_tile(weights_pointer, maximum_pointer, sum_pointer, tl.trans(scores), column, row, tile_row, S)
 
 
 @triton.jit
 def compute_factors(
-    weights_pointer, maximum_pointer, sum_pointer, square_pointer, length_pointer, factor_pointer, own_pointer, S, tiles,
-    D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, TILES: tl.constexpr,
+    maximum_pointer, sum_pointer, factor_pointer, S, tiles, ROWS: tl.constexpr, TILES: tl.constexpr
 ):  # fmt: skip
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     tile = tl.arange(0, TILES)
@@ -124,58 +103,33 @@ def compute_factors(
     inside = (tile < tiles)[:, None]
     maximum = tl.load(maximum_pointer + place, mask=inside, other=-float("inf"))
     total = tl.load(sum_pointer + place, mask=inside, other=0.0)
-    squares = tl.load(square_pointer + place, mask=inside, other=0.0)
     factor = tl.exp2(maximum - tl.max(maximum, axis=0)[None, :])
     factor = factor / tl.sum(factor * total, axis=0)[None, :]
     tl.store(factor_pointer + place, factor, mask=inside)
-    length = tl.max(tl.load(length_pointer + tl.arange(0, D)), axis=0)
-    others = tl.sqrt(tl.sum(factor * factor * squares, axis=0)) * length
-    own_factor = tl.sum(tl.where(tile[:, None] == (row // BLOCK)[None, :], factor, 0.0), axis=0)
-    own = tl.load(weights_pointer + row.to(tl.int64) * (S + 1)) * own_factor
-    # NaN compares false, so such a row gets the whole product.
-    tl.store(own_pointer + row, tl.where(others <= OMITTED, own, -1.0))
-
-
-@triton.jit
-def list_rows(own_pointer, list_pointer, count_pointer, S, CHUNK: tl.constexpr):
-    count = 0
-    for start in range(0, S, CHUNK):
-        row = start + tl.arange(0, CHUNK)
-        listed = (tl.load(own_pointer + row) < 0.0).to(tl.int32)
-        tl.store(list_pointer + count + tl.cumsum(listed, axis=0) - listed, row, mask=listed > 0)
-        count += tl.sum(listed, axis=0)
-    tl.store(count_pointer, count)
 
 
 @triton.jit
 def attend(
-    weights_pointer, factor_pointer, x_pointer, list_pointer, count_pointer, result_pointer, S,
+    weights_pointer, factor_pointer, x_pointer, result_pointer, S,
     D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
-    count = tl.load(count_pointer)
-    if tl.program_id(1) * ROWS < count:
-        place = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-        row = tl.load(list_pointer + place, mask=place < count, other=0)
-        column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-        depth = tl.arange(0, DEPTH)
-        result = tl.zeros((ROWS, COLUMNS), tl.float32)
-        for start in range(0, S, DEPTH):
-            factor = tl.load(factor_pointer + (start // BLOCK) * S + row)
-            weights = tl.load(weights_pointer + row.to(tl.int64)[:, None] * S + (start + depth)[None, :])
-            values = tl.load(x_pointer + (start + depth)[:, None] * D + column[None, :])
-            result = tl.dot(weights * factor[:, None], values, result, input_precision="ieee")
-        tl.store(result_pointer + row[:, None] * D + column[None, :], result, mask=(place < count)[:, None])
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    depth = tl.arange(0, DEPTH)
+    result = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for start in range(0, S, DEPTH):
+        factor = tl.load(factor_pointer + (start // BLOCK) * S + row)
+        weights = tl.load(weights_pointer + row.to(tl.int64)[:, None] * S + (start + depth)[None, :])
+        values = tl.load(x_pointer + (start + depth)[:, None] * D + column[None, :])
+        result = tl.dot(weights * factor[:, None], values, result, input_precision="ieee")
+    tl.store(result_pointer + row[:, None] * D + column[None, :], result)
 
 
 @triton.jit
-def finish_rows(own_pointer, x_pointer, bias_pointer, result_pointer, D: tl.constexpr):
+def finish_rows(bias_pointer, result_pointer, D: tl.constexpr):
     feature = tl.arange(0, D)
     place = tl.program_id(0).to(tl.int64) * D + feature
-    own = tl.load(own_pointer + tl.program_id(0))
-    if own < 0.0:
-        attended = tl.load(result_pointer + place)
-    else:
-        attended = tl.load(x_pointer + place) * own
+    attended = tl.load(result_pointer + place)
     softplus = tl.maximum(attended, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(attended)))
     energy = -(softplus + tl.load(bias_pointer + feature))
     weights = tl.exp(energy - tl.max(energy, axis=0))
@@ -192,70 +146,36 @@ class ModelNew(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, tokens, features = x.shape
         tiling = LARGE if tokens % (LARGE.score_block * LARGE.score_group) == 0 else SMALL
-        chunk = tiling.score_block * tiling.score_group
         y = torch.empty_like(x)
-        own = x.new_empty(batch, tokens)
-        transposed, length = transpose_and_measure(x, chunk)
+        transposed = x.new_empty(batch, features, tokens)
+        transpose[(tokens // 32, features // 32, batch)](x, transposed, tokens, D=features, BLOCK=32)
         weights = x.new_empty(tokens, tokens)
-        statistics = x.new_empty(4, tokens // tiling.score_block, tokens)
-        listed = x.new_empty(tokens, dtype=torch.int32)
-        count = x.new_empty(1, dtype=torch.int32)
+        statistics = x.new_empty(3, tokens // tiling.score_block, tokens)
         for item in range(batch):
-            weigh_sequence(transposed[item], length[item], weights, statistics, own[item], tiling)
-            list_rows[(1,)](own[item], listed, count, tokens, CHUNK=chunk)
-            attend_listed(x[item], weights, statistics[3], listed, count, y[item], tiling)
-        finish_rows[(batch * tokens,)](own, x, self.bias, y, features, num_warps=1)
+            weigh_sequence(transposed[item], weights, statistics, tiling)
+            attend[(features // tiling.value_columns, tokens // tiling.value_rows)](
+                weights, statistics[2], x[item], y[item], tokens,
+                D=features, BLOCK=tiling.score_block, ROWS=tiling.value_rows, COLUMNS=tiling.value_columns,
+                DEPTH=tiling.value_depth, num_warps=tiling.value_warps, num_stages=tiling.value_stages,
+                maxnreg=tiling.value_registers,
+            )  # fmt: skip
+        finish_rows[(batch * tokens,)](self.bias, y, features, num_warps=1)
         return y
 
 
-def transpose_and_measure(x: torch.Tensor, chunk: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return x with tokens last, and the Euclidean length of each sequence's features over its tokens."""
-    batch, tokens, features = x.shape
-    transposed = x.new_empty(batch, features, tokens)
-    length = x.new_empty(batch, features)
-    transpose[(tokens // 32, features // 32, batch)](x, transposed, tokens, D=features, BLOCK=32)
-    measure_features[(batch * features,)](transposed, length, tokens, CHUNK=chunk)
-    return transposed, length
-
-
 def weigh_sequence(
-    transposed: torch.Tensor,
-    length: torch.Tensor,
-    weights: torch.Tensor,
-    statistics: torch.Tensor,
-    own: torch.Tensor,
-    tiling: Tiling,
+    transposed: torch.Tensor, weights: torch.Tensor, statistics: torch.Tensor, tiling: Tiling
 ) -> None:
-    """Write the weights, their factor per tile, and each row's weight on itself, -1 where others matter."""
+    """Write the weights of a sequence, and the factor by which each tile's are scaled."""
     features, tokens = transposed.shape
     tiles = tokens // tiling.score_block
     groups = tiles // tiling.score_group
-    maximum, total, square, factor = statistics
+    maximum, total, factor = statistics
     compute_scores[(tiling.score_group**2, groups + 1, (groups + 1) // 2)](
-        transposed, weights, maximum, total, square, tokens, groups, LOG2_E / math.sqrt(features),
+        transposed, weights, maximum, total, tokens, groups, LOG2_E / math.sqrt(features),
         D=features, BLOCK=tiling.score_block, DEPTH=tiling.score_depth, GROUP=tiling.score_group,
         num_warps=tiling.score_warps, num_stages=tiling.score_stages, maxnreg=tiling.score_registers,
     )  # fmt: skip
     compute_factors[(tokens // 16,)](
-        weights, maximum, total, square, length, factor, own, tokens, tiles,
-        D=features, BLOCK=tiling.score_block, ROWS=16, TILES=triton.next_power_of_2(tiles),
-    )  # fmt: skip
-
-
-def attend_listed(
-    x: torch.Tensor,
-    weights: torch.Tensor,
-    factor: torch.Tensor,
-    listed: torch.Tensor,
-    count: torch.Tensor,
-    result: torch.Tensor,
-    tiling: Tiling,
-) -> None:
-    """Write the attended values of the first `count` listed rows to `result`."""
-    tokens, features = x.shape
-    attend[(features // tiling.value_columns, tokens // tiling.value_rows)](
-        weights, factor, x, listed, count, result, tokens,
-        D=features, BLOCK=tiling.score_block, ROWS=tiling.value_rows, COLUMNS=tiling.value_columns,
-        DEPTH=tiling.value_depth, num_warps=tiling.value_warps, num_stages=tiling.value_stages,
-        maxnreg=tiling.value_registers,
-    )  # fmt: skip
+        maximum, total, factor, tokens, tiles, ROWS=16, TILES=triton.next_power_of_2(tiles)
+    )
