@@ -15,10 +15,13 @@ ROOT = Path(__file__).resolve().parents[2]
 # Light modules: plain data and pure mathematics.
 OPEN_TO_PORTAL = {
     "verifier.bundle",
+    "verifier.certificate",
     "verifier.environment",
     "verifier.floor",
+    "verifier.limits",
     "verifier.reward",
     "verifier.task",
+    "verifier.timing",
     "verifier.verdict",
 }
 
