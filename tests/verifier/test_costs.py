@@ -19,6 +19,7 @@ def count(work: Callable[[], object]) -> int:
 
 N, K, M = 8, 16, 4
 A, B, V = torch.randn(N, K), torch.randn(K, M), torch.randn(K)
+PLACES = torch.tensor([0, 2, 5, 7])
 PRODUCT = N * K + K * M + N * M + 2 * N * K * M
 
 
@@ -53,6 +54,7 @@ def test_allocations_fills_and_views_are_free(work: Callable[[], object]) -> Non
         (lambda: torch.dot(V, V), 2 * K + 1 + 2 * K),
         (lambda: torch.index_select(A, 0, torch.tensor([0, 1])), N * K + 2 + 2 * K),
         (lambda: torch.sort(V), K + 2 * K + K * 4),
+        (lambda: torch.ops.aten._embedding_bag(A, PLACES, PLACES[:2]), N * K + 4 + 2 + 2 * K + 2 + 2),
     ],
 )
 def test_known_operators_cost_what_they_do(work: Callable[[], object], operations: int) -> None:

@@ -31,7 +31,7 @@ ELEMENTWISE = re.compile(
     |fused_rms_norm|native_dropout|fused_dropout|bernoulli|rand|randn|randint|rand_like|randn_like|randint_like|randperm|normal|uniform
     |exponential|random|multinomial|cauchy|geometric|log_normal
     |index|index_(?:select|put|add|copy|fill|reduce)|index_put_impl|unsafe_index(?:_put)?|gather|scatter(?:_add|_reduce)?|masked_(?:select|fill|scatter)
-    |take|put|where|embedding|segment_reduce|nonzero(?:_static)?|bincount|histc|bucketize|searchsorted
+    |take|put|where|embedding(?:_bag(?:_forward_only)?)?|segment_reduce|nonzero(?:_static)?|bincount|histc|bucketize|searchsorted
     |cat|stack|repeat|repeat_interleave|flip|roll|tril|triu|tril_indices|triu_indices|diag|diag_embed|diagonal_copy|trace|cross|linalg_cross
     |one_hot|equal|isin|unfold|im2col|col2im|pixel_(?:un)?shuffle|channel_shuffle
     |(?:reflection|replication)_pad[123]d|upsample_\w+|avg_pool[23]d|max_pool[23]d_with_indices|adaptive_(?:avg|max)_pool[23]d|max_unpool[23]d

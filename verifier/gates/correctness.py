@@ -17,7 +17,7 @@ WARM_CALLS = 3
 LATER_CALLS = 6
 SITE_ATTEMPTS = 24
 # A change of one site counts only when the oracle moves by this many budgets.
-CLEAR_CHANGE = 100.0
+CLEAR_CHANGE = 5.0
 VALUE_CODES = (FailureCode.CORR_VALUE, FailureCode.CORR_NONFINITE)
 
 
