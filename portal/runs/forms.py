@@ -16,7 +16,7 @@ from portal.runs.querysets import RunQuerySet
 from portal.runs.states import State
 from portal.runs.uploads import UploadError, check_file_name, decode_source
 from portal.systems.models import System
-from verifier.verdict import Outcome
+from verifier.verdict import FailureMode, Outcome
 
 if TYPE_CHECKING:
     EnvironmentChoice = forms.ModelChoiceField[Environment]
@@ -116,7 +116,7 @@ class SubmissionForm(VisibilityForm):
 
 
 class RunFilterForm(forms.Form):
-    """What to show in the list of runs."""
+    """What to show in the list of runs. The hidden fields come from the figures of other pages that link here."""
 
     task = forms.ModelChoiceField(Task.objects.none(), required=False, empty_label="All tasks")
     system = forms.ModelChoiceField(
@@ -133,6 +133,18 @@ class RunFilterForm(forms.Form):
             if outcome is not Outcome.INFRASTRUCTURE
         ],
     )
+    mode = forms.ChoiceField(
+        required=False,
+        label="Failure",
+        choices=[("", "All failures")]
+        + [(mode.value, mode.label.capitalize()) for mode in FailureMode if mode is not FailureMode.INFRASTRUCTURE],
+    )
+    level = forms.ChoiceField(required=False, choices=Task.Level.choices, widget=forms.HiddenInput)
+    family = forms.SlugField(required=False, widget=forms.HiddenInput)
+    dtype = forms.SlugField(required=False, widget=forms.HiddenInput)
+    as_of = forms.DateField(required=False, input_formats=["%Y-%m-%d"], widget=forms.HiddenInput)
+    fast = forms.BooleanField(required=False, widget=forms.HiddenInput)
+    counted = forms.BooleanField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, user: User | AnonymousUser, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -149,6 +161,29 @@ class RunFilterForm(forms.Form):
             "environment": "environment",
             "state": "state",
             "outcome": "verdict__outcome",
+            "level": "task__level",
+            "family": "task__family",
+            "dtype": "task__dtype",
         }
-        chosen = {names[name]: value for name, value in self.cleaned_data.items() if value}
-        return runs.filter(**chosen)
+        chosen = {names[name]: value for name, value in self.cleaned_data.items() if value and name in names}
+        return self._narrow_verdicts(runs.filter(**chosen))
+
+    def _narrow_verdicts(self, runs: RunQuerySet) -> RunQuerySet:
+        data = self.cleaned_data
+        if mode := data.get("mode"):
+            runs = runs.failed_by(FailureMode(mode))
+        if day := data.get("as_of"):
+            runs = runs.judged_by(day)
+        if data.get("fast"):
+            runs = runs.rejected_fast()
+        return runs.counted() if data.get("counted") else runs
+
+    @property
+    def words(self) -> str:
+        """What the hidden fields leave out, in words; empty when they leave out nothing."""
+        data = self.cleaned_data
+        parts = [data.get("level"), data.get("family"), data.get("dtype")]
+        parts.append(f"judged by {day} UTC" if (day := data.get("as_of")) else "")
+        parts.append("rejected at or above the target" if data.get("fast") else "")
+        parts.append("counted by the board" if data.get("counted") else "")
+        return ", ".join(filter(None, parts))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.models import AnonymousUser
@@ -8,6 +9,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from portal.runs.states import HELD, OPEN, State, list_sources
+from verifier.verdict import FailureCode, FailureMode, Outcome
 
 if TYPE_CHECKING:
     from portal.accounts.models import User
@@ -28,6 +30,20 @@ class RunQuerySet(models.QuerySet["Run"]):
     def counted(self) -> RunQuerySet:
         """The runs that standings count: public, with a verdict."""
         return self.filter(visibility="public", state=State.FINISHED)
+
+    def judged_by(self, day: date) -> RunQuerySet:
+        """The runs that had a verdict at the end of `day`, in UTC."""
+        return self.filter(finished_at__lte=datetime.combine(day, time.max, tzinfo=UTC))
+
+    def failed_by(self, mode: FailureMode) -> RunQuerySet:
+        """The runs whose primary failure belongs to `mode`."""
+        return self.filter(verdict__primary_failure__in=[code for code in FailureCode if code.mode is mode])
+
+    def rejected_fast(self) -> RunQuerySet:
+        """The runs that were rejected although the stopwatch had them at or above their target."""
+        return self.filter(
+            verdict__outcome=Outcome.REJECTED, verdict__measured_speedup__gte=models.F("verdict__target")
+        )
 
     def open(self) -> RunQuerySet:
         """The runs to which something will still happen."""

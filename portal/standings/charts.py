@@ -1,12 +1,17 @@
-"""Charts as Plotly figures: pure functions on plain data; colours are set by the page's script."""
+"""Charts as Plotly figures: pure functions on plain data. Colours are names of the style sheet, set by the page's script."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
+
+# A system is told by its symbol as well as by its colour.
+_SYMBOLS = ("diamond", "circle", "square", "triangle-up", "cross", "star")
+SERIES = len(_SYMBOLS)
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,34 @@ class Rate:
     high: float
 
 
+@dataclass(frozen=True)
+class Point:
+    """One run, or several alike, by what the stopwatch said. `at_least` marks a speedup that is only a lower bound."""
+
+    label: str
+    speedup: float
+    counted: bool
+    at_least: bool = False
+
+
+def _error_bars(rates: Sequence[Rate | None]) -> dict[str, Any]:
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [round(rate.high - rate.percent, 2) if rate else None for rate in rates],
+        "arrayminus": [round(rate.percent - rate.low, 2) if rate else None for rate in rates],
+        "thickness": 2,
+        "width": 7,
+    }
+
+
+def _build_figure(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
+    usual: dict[str, Any] = {"template": go.layout.Template(), "autosize": True, "showlegend": len(traces) > 1}
+    usual["margin"] = {"t": 24, "r": 32, "b": 64, "l": 16}
+    usual["legend"] = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
+    return go.Figure(traces, go.Layout(**usual | layout)).to_plotly_json()
+
+
 def build_rate_figure(rates: Sequence[Rate], title: str) -> dict[str, Any]:
     """Return a dot chart of `rates` with their intervals, the first on top, as JSON-ready data."""
     points = go.Scatter(
@@ -26,24 +59,106 @@ def build_rate_figure(rates: Sequence[Rate], title: str) -> dict[str, Any]:
         y=[rate.label for rate in rates],
         mode="markers",
         marker={"size": 11, "symbol": "diamond"},
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": [round(rate.high - rate.percent, 2) for rate in rates],
-            "arrayminus": [round(rate.percent - rate.low, 2) for rate in rates],
-            "thickness": 2,
-            "width": 7,
-        },
+        error_x=_error_bars(rates),
         customdata=[[round(rate.low, 1), round(rate.high, 1)] for rate in rates],
         hovertemplate="%{y}: %{x:.1f} % [%{customdata[0]}, %{customdata[1]}]<extra></extra>",
         cliponaxis=False,
     )
-    layout = go.Layout(
-        template=go.layout.Template(),
-        autosize=True,
+    return _build_figure(
+        [points],
         xaxis={"title": {"text": title}, "range": [0, 100], "ticksuffix": " %", "zeroline": False, "fixedrange": True},
         yaxis={"autorange": "reversed", "automargin": True, "fixedrange": True},
-        margin={"t": 24, "r": 32, "b": 56, "l": 16},
-        showlegend=False,
     )
-    return go.Figure(points, layout).to_plotly_json()
+
+
+def build_level_figure(
+    levels: Sequence[str], systems: Mapping[str, Sequence[Rate | None]], title: str
+) -> dict[str, Any]:
+    """Return the rates of the first systems by level, side by side at each level, as JSON-ready data."""
+    shown = list(systems.items())[:SERIES]
+    traces = []
+    for number, (name, rates) in enumerate(shown):
+        shift = 0.12 * (number - (len(shown) - 1) / 2)
+        traces.append(
+            go.Scatter(
+                x=[index + shift for index in range(len(levels))],
+                y=[rate.percent if rate else None for rate in rates],
+                name=name,
+                mode="markers",
+                marker={"size": 10, "symbol": _SYMBOLS[number]},
+                error_y=_error_bars(rates),
+                meta={"colour": f"series-{number + 1}"},
+                hovertemplate="%{y:.1f} %",
+            )
+        )
+    return _build_figure(
+        traces,
+        xaxis={"tickvals": list(range(len(levels))), "ticktext": list(levels), "zeroline": False, "fixedrange": True},
+        yaxis={"title": {"text": title}, "range": [0, 100], "ticksuffix": " %", "automargin": True, "fixedrange": True},
+    )
+
+
+def build_stopwatch_figure(points: Sequence[Point], target: float | None) -> dict[str, Any]:
+    """Return what the stopwatch said of each run against what counted, on a logarithmic axis, as JSON-ready data."""
+    kinds = [
+        ("counted", "diamond", "good", [point for point in points if point.counted]),
+        ("stopwatch only, not counted", "x", "bad", [p for p in points if not p.counted and not p.at_least]),
+        ("stopwatch only, above this", "triangle-right", "bad", [p for p in points if not p.counted and p.at_least]),
+    ]
+    traces = [
+        go.Scatter(
+            x=[point.speedup for point in kept],
+            y=[point.label for point in kept],
+            name=name,
+            mode="markers",
+            marker={"size": 12, "symbol": symbol},
+            meta={"colour": colour},
+            hovertemplate="%{y}: %{x:.2f}x<extra></extra>",
+            cliponaxis=False,
+        )
+        for name, symbol, colour, kept in kinds
+        if kept
+    ]
+    line = [{"type": "line", "x0": target, "x1": target, "y0": 0, "y1": 1, "yref": "paper", "line": {"dash": "dash"}}]
+    ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
+    # No gain stands at the left edge unless a run was slower than that.
+    ends = [min([1.0, *(point.speedup for point in points)]), max([2.0, *(point.speedup for point in points)])]
+    return _build_figure(
+        traces,
+        shapes=line if target else [],
+        xaxis={
+            "type": "log", "title": {"text": "Speedup over the faster baseline"}, "tickvals": ticks,
+            "range": [math.log10(0.9 * ends[0]), math.log10(1.2 * ends[1])],
+            "ticktext": [f"{tick:g}x" for tick in ticks], "zeroline": False, "fixedrange": True,
+        },
+        yaxis={
+            "autorange": "reversed", "automargin": True, "fixedrange": True, "categoryorder": "array",
+            "categoryarray": [point.label for point in points],
+        },
+        showlegend=True,
+    )  # fmt: skip
+
+
+def build_timing_figure(sides: Mapping[str, Sequence[float]], floor: float | None) -> dict[str, Any]:
+    """Return every timed call of each side in milliseconds, in the order of the calls, as JSON-ready data."""
+    traces = [
+        go.Scatter(
+            x=list(range(1, len(samples) + 1)),
+            y=list(samples),
+            name=name,
+            mode="markers",
+            marker={"size": 5, "symbol": _SYMBOLS[number]},
+            meta={"colour": f"series-{number + 1}"},
+            hovertemplate="call %{x}: %{y:.4g} ms",
+        )
+        for number, (name, samples) in enumerate(sides.items())
+    ]
+    line = [{"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": floor, "y1": floor, "line": {"dash": "dash"}}]
+    return _build_figure(
+        traces,
+        shapes=line if floor else [],
+        xaxis={"title": {"text": "Timed call"}, "zeroline": False, "fixedrange": True},
+        yaxis={
+            "title": {"text": "Milliseconds"}, "rangemode": "tozero", "automargin": True, "fixedrange": True,
+        },
+    )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from portal.standings.statistics import wilson_interval
+from portal.standings.statistics import Interval, Rank, adjust_speedup, rank_intervals, wilson_interval
 from verifier.verdict import FailureMode
 
 PATH = Path(__file__).parent / "data" / "published.json"
@@ -111,6 +111,7 @@ class PublishedLevel(Model):
     competency: str
     median_target: float
     tasks_at_or_above_2x: int
+    delivery_percent_of_failed_runs: float | None = None
 
 
 class PublishedSnapshot(Model):
@@ -133,6 +134,7 @@ class PublishedRow:
     pass_rate_percent: float
     low_percent: float
     high_percent: float
+    rank: Figure
     passed: Figure
     pass_rate: Figure
     interval: Figure
@@ -141,6 +143,7 @@ class PublishedRow:
     tasks_solved_always: Figure
     geometric_mean_speedup: Figure
     coverage: Figure
+    adjusted_speedup: Figure
     wall_clock: Figure
 
 
@@ -174,10 +177,21 @@ def _stated(text: str, note: str = "") -> Figure:
     return Figure(text, Provenance.STATED, note)
 
 
-def build_row(system: PublishedSystem, runs: PublishedRuns) -> PublishedRow:
+def write_rank(rank: Rank) -> str:
+    """Return a rank such as 2 to 4, or one number where the place is settled."""
+    return str(rank.place) if rank.best == rank.worst else f"{rank.best} to {rank.worst}"
+
+
+def find_interval(system: PublishedSystem, runs: PublishedRuns) -> Interval:
+    """Return the 95 % Wilson interval of the passed runs, as shares."""
+    return wilson_interval(system.count_passed(runs.per_system), runs.per_system)
+
+
+def build_row(system: PublishedSystem, runs: PublishedRuns, rank: Rank) -> PublishedRow:
     """Return the row of one system."""
     passed = system.count_passed(runs.per_system)
-    low, high = (100 * bound for bound in wilson_interval(passed, runs.per_system))
+    low, high = (100 * bound for bound in find_interval(system, runs))
+    adjusted = adjust_speedup(system.geometric_mean_speedup, system.coverage_percent / 100)
     # Runs passed = tasks with at least one + at least two + three passes, so the third follows.
     always = passed - system.tasks_solved_once - system.tasks_solved_twice
     return PublishedRow(
@@ -186,6 +200,9 @@ def build_row(system: PublishedSystem, runs: PublishedRuns) -> PublishedRow:
         pass_rate_percent=system.pass_rate_percent,
         low_percent=low,
         high_percent=high,
+        rank=Figure(
+            write_rank(rank), Provenance.DERIVED, "Places between which it is not settled: where intervals meet."
+        ),
         passed=Figure(
             f"{passed} of {runs.per_system}", Provenance.DERIVED, "The only whole number that gives the stated rate."
         ),
@@ -200,13 +217,18 @@ def build_row(system: PublishedSystem, runs: PublishedRuns) -> PublishedRow:
         tasks_solved_always=Figure(str(always), Provenance.DERIVED, "Passed runs less tasks solved once and twice."),
         geometric_mean_speedup=_stated(f"{system.geometric_mean_speedup:.2f}x", "Which runs enter is not published."),
         coverage=_stated(f"{system.coverage_percent} %", "Read as tasks with at least one accepted run."),
+        adjusted_speedup=Figure(
+            f"{adjusted:.2f}x", Provenance.DERIVED, "The geometric mean with tasks that are not covered as 1.00x."
+        ),
         wall_clock=_stated(f"{system.wall_clock_minutes:.1f} min"),
     )
 
 
 def build_rows(snapshot: PublishedSnapshot) -> list[PublishedRow]:
     """Return the rows of the published board, the highest pass rate first."""
-    rows = [build_row(system, snapshot.runs) for system in snapshot.systems]
+    rates = [system.pass_rate_percent for system in snapshot.systems]
+    ranks = rank_intervals(rates, [find_interval(system, snapshot.runs) for system in snapshot.systems])
+    rows = [build_row(system, snapshot.runs, rank) for system, rank in zip(snapshot.systems, ranks, strict=True)]
     return sorted(rows, key=lambda row: -row.pass_rate_percent)
 
 

@@ -2,11 +2,22 @@ from __future__ import annotations
 
 from django.urls import path
 
-from portal.standings import views
+from portal.standings.views import analysis, background, board
 
 app_name = "standings"
 
 urlpatterns = [
-    path("", views.show_board, name="board"),
-    path("methodology/", views.show_methodology, name="methodology"),
+    path("", board.show_board, name="board"),
+    path("board.csv", board.export_csv, name="board_csv"),
+    path("board.json", board.export_json, name="board_json"),
+    path("board.atom", board.export_feed, name="board_feed"),
+    path("published.csv", board.export_published_csv, name="published_csv"),
+    path("published.json", board.export_published_json, name="published_json"),
+    path("levels/", analysis.show_levels, name="levels"),
+    path("failures/", analysis.show_failures, name="failures"),
+    path("compare/", analysis.show_comparison, name="compare"),
+    path("systems/<slug:slug>/", analysis.show_system, name="system"),
+    path("spotlight/attention/", background.show_spotlight, name="spotlight"),
+    path("methodology/", background.show_methodology, name="methodology"),
+    path("contract/", background.show_contract, name="contract"),
 ]

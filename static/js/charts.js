@@ -12,22 +12,28 @@
     return color;
   };
 
+  const colourTrace = (trace) => {
+    const color = readColour(trace.meta?.colour ?? "accent");
+    const bars = {};
+    for (const axis of ["error_x", "error_y"]) {
+      if (trace[axis]) {
+        bars[axis] = { ...trace[axis], color };
+      }
+    }
+    return { ...trace, ...bars, marker: { ...trace.marker, color } };
+  };
+
   const applyColours = (figure) => {
     const ink = readColour("ink");
     const rule = readColour("rule");
-    const accent = readColour("accent");
     const layout = { ...figure.layout };
     layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
     layout.font = { color: ink, family: getComputedStyle(document.body).fontFamily, size: 14 };
+    layout.shapes = (layout.shapes ?? []).map((shape) => ({ ...shape, line: { ...shape.line, color: ink, width: 1.5 } }));
     for (const axis of ["xaxis", "yaxis"]) {
       layout[axis] = { ...layout[axis], gridcolor: rule, linecolor: rule };
     }
-    const data = figure.data.map((trace) => ({
-      ...trace,
-      marker: { ...trace.marker, color: accent },
-      error_x: { ...trace.error_x, color: accent },
-    }));
-    return { data, layout };
+    return { data: figure.data.map(colourTrace), layout };
   };
 
   const draw = () => {

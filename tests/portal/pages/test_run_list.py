@@ -110,3 +110,28 @@ def test_the_number_of_queries_is_fixed(
         finish(submit(visibility="public"))
     with django_assert_max_num_queries(5):
         client.get("/runs/")
+
+
+def test_it_lists_the_runs_of_a_figure(client: Client, visit: Visit, submit: Submit, finish: Finish) -> None:
+    fast = {"target": 2.0, "measured_speedup": 9.0}
+    tf32 = finish(submit(visibility="public"), reject, FailureCode.PREC_TF32, **fast)
+    slow = finish(submit(visibility="public"), reject, FailureCode.PREC_DOWNCAST, target=2.0, measured_speedup=1.5)
+    stale = finish(submit(visibility="public"), reject, FailureCode.STALE_CONSTANT)
+    private = finish(submit(visibility="private"), reject, FailureCode.PREC_TF32, **fast)
+    assert list_shown(client, "?mode=precision_loss") == [slow, tf32]
+    assert list_shown(client, "?fast=on") == [tf32]
+    assert list_shown(client, "?level=L1&family=&dtype=fp32") == [stale, slow, tf32]
+    assert list_shown(client, "?level=L2") == []
+    assert list_shown(client, "?as_of=2020-01-01") == []
+    alice = visit("alice")
+    assert list_shown(alice, "?fast=on") == [private, tf32]
+    assert list_shown(alice, "?fast=on&counted=on") == [tf32]
+
+
+def test_it_says_which_figure_it_belongs_to_and_keeps_that(client: Client, submit: Submit) -> None:
+    submit(visibility="public")
+    page = client.get("/runs/?level=L1&counted=on&fast=on&as_of=2030-01-02").content.decode()
+    assert "L1, judged by 2030-01-02 UTC, rejected at or above the target, counted by the board" in page
+    for name, value in (("level", "L1"), ("counted", "on"), ("fast", "on"), ("as_of", "2030-01-02")):
+        assert re.search(rf'<input type="hidden" name="{name}" value="{value}"', page), name
+    assert "Only runs of a figure" not in client.get("/runs/?state=queued").content.decode()

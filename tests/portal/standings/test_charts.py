@@ -4,7 +4,15 @@ import json
 
 import pytest
 
-from portal.standings.charts import Rate, build_rate_figure
+from portal.standings.charts import (
+    SERIES,
+    Point,
+    Rate,
+    build_level_figure,
+    build_rate_figure,
+    build_stopwatch_figure,
+    build_timing_figure,
+)
 from portal.standings.published import build_rows, load_snapshot
 
 RATES = [
@@ -33,3 +41,41 @@ def test_the_first_rate_is_on_top() -> None:
 
 def test_no_rates_make_an_empty_chart() -> None:
     assert not build_rate_figure([], "Pass rate")["data"][0]["x"]
+
+
+def test_levels_stand_side_by_side_with_a_gap_where_nothing_is_known() -> None:
+    figure = build_level_figure(["L1", "L2"], {"a": [RATES[0], None], "b": [RATES[1], RATES[2]]}, "Pass rate")
+    first, second = figure["data"]
+    assert list(first["y"]) == [67.0, None]
+    assert first["x"][0] < 0 < second["x"][0]
+    assert first["marker"]["symbol"] != second["marker"]["symbol"]
+    assert figure["layout"]["showlegend"] is True
+
+
+def test_only_as_many_systems_are_drawn_as_have_a_symbol() -> None:
+    systems = {str(number): [RATES[0]] for number in range(SERIES + 3)}
+    assert len(build_level_figure(["L1"], systems, "Pass rate")["data"]) == SERIES
+
+
+def test_the_stopwatch_is_told_from_what_counted() -> None:
+    points = [
+        Point("honest", 1.7, counted=True),
+        Point("cheat", 27.86, counted=False),
+        Point("others", 1.7, counted=False, at_least=True),
+    ]
+    figure = build_stopwatch_figure(points, 1.63)
+    assert [(trace["name"], list(trace["y"])) for trace in figure["data"]] == [
+        ("counted", ["honest"]), ("stopwatch only, not counted", ["cheat"]), ("stopwatch only, above this", ["others"]),
+    ]  # fmt: skip
+    assert list(figure["layout"]["yaxis"]["categoryarray"]) == ["honest", "cheat", "others"]
+    assert figure["layout"]["shapes"][0]["x0"] == 1.63
+    low, high = (10**end for end in figure["layout"]["xaxis"]["range"])
+    assert low < 1
+    assert high > 27.86
+    assert "shapes" not in build_stopwatch_figure(points, None)["layout"]
+
+
+def test_every_timed_call_is_drawn_with_the_floor() -> None:
+    figure = build_timing_figure({"eager": [2.0, 2.1], "submission": [1.0]}, 0.5)
+    assert [list(trace["y"]) for trace in figure["data"]] == [[2.0, 2.1], [1.0]]
+    assert figure["layout"]["shapes"][0]["y0"] == 0.5

@@ -38,6 +38,16 @@ def test_rows(row: PublishedRow, texts: list[str]) -> None:
     assert [figure.provenance for figure in figures] == [Provenance.STATED] + 3 * [Provenance.DERIVED]
 
 
+def test_places_are_settled_only_where_intervals_do_not_meet() -> None:
+    assert [(row.rank.text, row.rank.provenance) for row in ROWS] == [
+        (text, Provenance.DERIVED) for text in ("1", "2 to 3", "2 to 4", "3 to 4")
+    ]
+
+
+def test_mean_speedups_are_adjusted_for_coverage() -> None:
+    assert [row.adjusted_speedup.text for row in ROWS] == ["2.86x", "1.82x", "1.51x", "1.73x"]
+
+
 @pytest.mark.parametrize("system", SNAPSHOT.systems, ids=lambda system: system.system)
 def test_the_derived_interval_has_the_stated_half_width(system: PublishedSystem) -> None:
     row = next(row for row in ROWS if row.system == system.system)

@@ -120,7 +120,8 @@ def test_pass_at_k_refuses_what_cannot_be(passes: list[int], runs: int, draws: i
 def test_every_task_weighs_the_same_in_a_mean_speedup() -> None:
     mean = average_speedups({"a": [2.0, 2.0, 2.0], "b": [8.0], "c": []}, 4)
     assert mean is not None
-    assert (mean.mean, mean.covered, mean.tasks) == (pytest.approx(4.0), 2, 4)
+    assert mean.mean == pytest.approx(4.0)
+    assert (mean.covered, mean.tasks) == (2, 4)
     assert mean.adjusted == pytest.approx(2.0)
     assert average_speedups({"a": []}, 4) is None
     with pytest.raises(ValueError, match="2 covered tasks of 1"):
@@ -194,7 +195,8 @@ def test_intervals_that_meet_leave_the_place_open() -> None:
 
 def test_a_paired_comparison_reproduces_a_hand_calculation() -> None:
     found = compare_paired([1, 1, 1, 1, 0], [0, 0, 0, 0, 0])
-    assert (found.tasks, found.difference, found.won, found.lost) == (5, pytest.approx(0.8), 4, 0)
+    assert found.difference == pytest.approx(0.8)
+    assert (found.tasks, found.won, found.lost) == (5, 4, 0)
     # The standard error is 0.2 and Student's quantile for 4 degrees of freedom 2.7764.
     assert list(found.interval) == pytest.approx([0.8 - 0.5553, 1.0], abs=1e-3)
     # Of the 16 flips of four signs, two are as extreme.

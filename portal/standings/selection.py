@@ -1,0 +1,102 @@
+"""Which runs a page counts, as its address says it. The same for pages, exports and the feed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+from typing import Any, cast
+from urllib.parse import urlencode
+
+from django import forms
+
+from portal.catalog.models import Environment, Task
+from portal.runs.querysets import RunQuerySet
+
+# What a board can be ordered by, with the words of its column.
+SORTS = {
+    "": "Rate",
+    "system": "System",
+    "runs": "Runs",
+    "tasks": "Tasks",
+    "once": "Solved once",
+    "twice": "Solved twice",
+    "speedup": "Speedup",
+    "capture": "Capture",
+    "fast": "Rejected, though fast",
+}
+PRECISIONS = ("fp32", "fp16")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was asked for; an empty field leaves nothing out."""
+
+    environment: str = ""
+    level: str = ""
+    family: str = ""
+    dtype: str = ""
+    as_of: date | None = None
+    sort: str = ""
+
+    @property
+    def query(self) -> str:
+        """The address of this selection after the question mark, without what is not asked for."""
+        return urlencode({name: str(value) for name, value in asdict(self).items() if value})
+
+    @property
+    def words(self) -> str:
+        """What is left out, for a caption; empty when nothing is."""
+        parts = [self.level, self.family, self.dtype, f"judged by {self.as_of} UTC" if self.as_of else ""]
+        return ", ".join(filter(None, parts))
+
+    def change(self, **changes: Any) -> Selection:
+        """Return the same selection with some fields changed."""
+        return replace(self, **changes)
+
+    def link_runs(self, **narrower: str) -> str:
+        """Return the address, after the question mark, of the runs that a figure of this selection counts."""
+        fields = {name: value for name, value in asdict(self).items() if name != "sort"} | narrower
+        return urlencode({"counted": "on"} | {name: str(value) for name, value in fields.items() if value})
+
+    def narrow(self, runs: RunQuerySet) -> RunQuerySet:
+        """Return those of `runs` that are asked for."""
+        names = {"environment": "environment", "level": "task__level", "family": "task__family", "dtype": "task__dtype"}
+        chosen: dict[str, Any] = {path: getattr(self, name) for name, path in names.items() if getattr(self, name)}
+        runs = runs.filter(**chosen)
+        return runs.judged_by(self.as_of) if self.as_of else runs
+
+
+class SelectionForm(forms.Form):
+    """The filters of a board. What is not understood is said, and narrows nothing."""
+
+    environment = forms.ChoiceField(required=False)
+    level = forms.ChoiceField(
+        required=False,
+        choices=[("", "All levels"), *((value, f"{value} {label}") for value, label in Task.Level.choices)],
+    )
+    family = forms.ChoiceField(required=False)
+    dtype = forms.ChoiceField(
+        required=False, label="Precision", choices=[("", "All precisions"), *((name, name) for name in PRECISIONS)]
+    )
+    as_of = forms.DateField(
+        required=False,
+        label="As of (UTC)",
+        input_formats=["%Y-%m-%d"],
+        widget=forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"}),
+    )
+    sort = forms.ChoiceField(required=False, choices=SORTS.items(), widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        families = Task.objects.order_by("family").values_list("family", flat=True).distinct()
+        environments = [(known.slug, known.title) for known in Environment.objects.all()]
+        self._offer("environment", "All environments", environments)
+        self._offer("family", "All families", [(name, name) for name in families])
+
+    def _offer(self, name: str, nothing: str, choices: list[tuple[str, str]]) -> None:
+        cast(forms.ChoiceField, self.fields[name]).choices = [("", nothing), *choices]
+
+    def read(self) -> Selection:
+        """Return what was asked for, as far as it is understood."""
+        self.is_valid()
+        return Selection(**{name: value for name, value in self.cleaned_data.items() if value})

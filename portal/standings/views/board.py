@@ -1,0 +1,149 @@
+"""The board, and the same figures as files and as a feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.feedgenerator import Atom1Feed
+from django.views.decorators.http import require_safe
+
+from portal.catalog.models import Environment
+from portal.standings.boards import Board, Row, build_boards, sort_rows
+from portal.standings.charts import Rate, build_rate_figure
+from portal.standings.counts import read_tallies, remember
+from portal.standings.exports import ShownBoard, Value, build_published_records, build_records, write_csv
+from portal.standings.published import build_rows, build_segments, load_snapshot
+from portal.standings.selection import Selection, SelectionForm
+from portal.systems.models import System
+
+CSV_TYPE = "text/csv; charset=utf-8"
+
+
+def load_systems(keys: Iterable[int]) -> dict[int, System]:
+    """Return systems by key, with their scaffolds."""
+    return System.objects.select_related("scaffold").in_bulk(list(keys))
+
+
+def load_boards(selection: Selection) -> list[ShownBoard]:
+    """Return the boards that `selection` asks for, timed environments first, each ordered as asked."""
+    boards = remember("boards", selection.change(sort=""), lambda: build_boards(read_tallies(selection)))
+    systems = load_systems({row.system for board in boards for row in board.rows})
+    names = {key: system.name for key, system in systems.items()}
+    environments = Environment.objects.in_bulk([board.environment for board in boards])
+    shown = [
+        ShownBoard(
+            board,
+            environments[board.environment].title,
+            environments[board.environment].timed,
+            [(systems[row.system], row) for row in sort_rows(board.rows, selection.sort, names)],
+        )
+        for board in boards
+    ]
+    return sorted(shown, key=lambda one: (not one.timed, not environments[one.board.environment].official, one.title))
+
+
+def build_board_figure(shown: ShownBoard) -> dict[str, Any]:
+    """Return the chart of one board, in the order of its table."""
+    rates = [Rate(system.name, row.rate.percent, row.rate.low, row.rate.high) for system, row in shown.rows if row.rate]
+    return build_rate_figure(rates, f"{shown.board.measure} with 95 % interval")
+
+
+@require_safe
+def show_board(request: HttpRequest) -> HttpResponse:
+    """Show what was published and, apart from it, what was verified here."""
+    snapshot = load_snapshot()
+    rows = build_rows(snapshot)
+    rates = [Rate(row.system, row.pass_rate_percent, row.low_percent, row.high_percent) for row in rows]
+    form = SelectionForm(request.GET)
+    selection = form.read()
+    boards = load_boards(selection)
+    context = {
+        "snapshot": snapshot,
+        "rows": rows,
+        "segments": build_segments(snapshot.runs),
+        "figure": build_rate_figure(rates, "Pass rate with 95 % interval"),
+        "form": form,
+        "selection": selection,
+        "boards": [(shown, build_board_figure(shown)) for shown in boards],
+    }
+    return render(request, "standings/board.html", context)
+
+
+def read_records(request: HttpRequest) -> tuple[Selection, list[dict[str, Value]]] | None:
+    """Return what the page at the same address would show, or None when its filters are not understood."""
+    form = SelectionForm(request.GET)
+    selection = form.read()
+    return None if form.errors else (selection, build_records(load_boards(selection)))
+
+
+def refuse() -> HttpResponse:
+    """Answer a file request that is not understood: a file must not quietly hold more than was asked for."""
+    return HttpResponseBadRequest("A filter is not understood.\n", content_type="text/plain")
+
+
+@require_safe
+def export_csv(request: HttpRequest) -> HttpResponse:
+    """Send the board as CSV."""
+    found = read_records(request)
+    return HttpResponse(write_csv(found[1]), content_type=CSV_TYPE) if found else refuse()
+
+
+@require_safe
+def export_json(request: HttpRequest) -> HttpResponse:
+    """Send the board as JSON."""
+    found = read_records(request)
+    if found is None:
+        return refuse()
+    selection, records = found
+    body = {"schema": "kernelquest.board/1", "selection": selection.query, "rows": records}
+    return JsonResponse(body, json_dumps_params={"indent": 2})
+
+
+def describe_row(board: Board, row: Row) -> str:
+    """Return a row of the board in one or two sentences."""
+    rate = f"{row.rate.percent:.1f} % [{row.rate.low:.1f}, {row.rate.high:.1f}]" if row.rate else "unknown"
+    words = f"{board.measure} {rate} over {row.rated} runs."
+    if row.speedup is None:
+        return words
+    return f"{words} Speedup {row.speedup.mean:.2f}x on {row.speedup.covered} of {row.speedup.tasks} tasks."
+
+
+@require_safe
+def export_feed(request: HttpRequest) -> HttpResponse:
+    """Send the board as an Atom feed, one entry a row, newly dated by each verdict."""
+    found = read_records(request)
+    if found is None:
+        return refuse()
+    selection, _ = found
+    page = request.build_absolute_uri(f"{reverse('standings:board')}?{selection.query}")
+    feed = Atom1Feed(
+        title="KernelQuest: verified here", link=page, description="", feed_url=request.build_absolute_uri()
+    )
+    for shown in load_boards(selection):
+        for system, row in shown.rows:
+            address = request.build_absolute_uri(reverse("standings:system", args=[system.slug]))
+            link = f"{address}?{selection.change(environment=shown.board.environment, sort='').query}"
+            feed.add_item(
+                title=f"{system.name} in {shown.title}", link=link, description=describe_row(shown.board, row),
+                unique_id=link, updateddate=row.latest, pubdate=row.latest,
+            )  # fmt: skip
+    return HttpResponse(feed.writeString("utf-8"), content_type=feed.content_type)
+
+
+@require_safe
+def export_published_csv(_request: HttpRequest) -> HttpResponse:
+    """Send the published board as CSV, each figure with where it comes from."""
+    return HttpResponse(write_csv(build_published_records(build_rows(load_snapshot()))), content_type=CSV_TYPE)
+
+
+@require_safe
+def export_published_json(_request: HttpRequest) -> HttpResponse:
+    """Send the published board as JSON, each figure with where it comes from."""
+    snapshot = load_snapshot()
+    body = {"schema": "kernelquest.published-board/1", "source": snapshot.source}
+    rows = build_published_records(build_rows(snapshot))
+    return JsonResponse(body | {"rows": rows}, json_dumps_params={"indent": 2})
