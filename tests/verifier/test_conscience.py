@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
+from verifier.certification import LARGEST_BUDGET_RATIO
 from verifier.environment import load_environment
 from verifier.judge import Plan, verify
 from verifier.limits import TimeLimits
 from verifier.lint import lint_task
 from verifier.selftest import FIXTURE_TASKS, SHORT_LIMITS, Fixture, find_fixture_task, list_fixtures
-from verifier.task import list_task_folders, load_task, load_task_folder
+from verifier.task import Task, list_task_folders, load_task, load_task_folder, load_tasks
 from verifier.verdict import FailureCode, Outcome, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -69,19 +70,44 @@ def test_an_exploit_is_rejected_with_its_code(fixture: Fixture, verdicts: dict[P
     assert fixture.is_as_expected(verdict), (verdict.outcome, verdict.failures, verdict.evidence.error)
 
 
-@pytest.mark.parametrize("fixture", choose(HONEST, 8))
+@pytest.mark.parametrize("fixture", choose(HONEST, 4))
 def test_an_honest_technique_is_accepted(fixture: Fixture, verdicts: dict[Path, Future[Verdict]]) -> None:
     verdict = verdicts[fixture.path].result()
     assert verdict.outcome is Outcome.ACCEPTED, (verdict.failures, verdict.evidence.error, verdict.evidence.traceback)
 
 
+def verify_certified(task: Task) -> Verdict:
+    return verify(task, (task.path / "certified.py").read_bytes(), load_environment(ENVIRONMENT))
+
+
+@pytest.fixture(scope="module")
+def certified(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Verdict]]]:
+    """The verdicts of the selected tasks' certified solutions, worked out a few at a time."""
+    items = [item for item in request.session.items if item.path == request.path]
+    parameters = [item.callspec.params for item in items if hasattr(item, "callspec")]
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        yield {
+            given["task"].id: pool.submit(verify_certified, given["task"]) for given in parameters if "task" in given
+        }
+        pool.shutdown(cancel_futures=True)
+
+
 @pytest.mark.parametrize(
-    "task", ["l1-01", "l1-09", "l2-01", "l1-90", *(pytest.param(name, marks=pytest.mark.full) for name in FULL_TASKS)]
+    "task",
+    [
+        *load_tasks(),
+        *(
+            pytest.param(task, marks=[pytest.mark.full] * (task.id in FULL_TASKS))
+            for task in load_tasks(ROOT / FIXTURE_TASKS)
+        ),
+    ],
+    ids=lambda task: task.id,
 )
-def test_the_certified_solution_is_accepted(task: str) -> None:
-    found = find_fixture_task(task, ROOT)
-    verdict = verify(found, (found.path / "certified.py").read_bytes(), load_environment(ENVIRONMENT))
+def test_the_certified_solution_is_accepted(task: Task, certified: dict[str, Future[Verdict]]) -> None:
+    verdict = certified[task.id].result()
     assert verdict.outcome is Outcome.ACCEPTED, (verdict.failures, verdict.evidence.error)
+    ratios = {item.distribution: item.budget_ratio or 0.0 for item in verdict.evidence.distributions}
+    assert max(ratios.values()) <= LARGEST_BUDGET_RATIO, ratios
 
 
 def test_a_file_that_dawdles_without_breaking_another_limit_hangs() -> None:
