@@ -40,9 +40,12 @@ def reveal_invisible(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def highlight_python(source: str, anchors: str = "") -> SafeString:
-    """Return `source` as HTML with CSS classes; with `anchors`, numbered lines with ids such as ``line-12``."""
+    """Return `source` as HTML with CSS classes; with `anchors`, numbered lines with ids such as ``line-12``.
+
+    The id is that of the whole line, so that a line that a link leads to can be marked.
+    """
     lexer = PythonLexer() if len(source) <= _HIGHLIGHT_CAP else TextLexer()
     formatter = HtmlFormatter(
-        linenos="table" if anchors else False, lineanchors=anchors, anchorlinenos=bool(anchors), wrapcode=True
+        linenos="table" if anchors else False, linespans=anchors, anchorlinenos=bool(anchors), wrapcode=True
     )
     return mark_safe(highlight(reveal_invisible(source), lexer, formatter))  # noqa: S308

@@ -15,7 +15,9 @@ from portal.ops.models import Worker
 from portal.runs.models import Attempt, Run
 from portal.runs.speed import Speed, build_speed
 from portal.runs.states import State
-from verifier.verdict import Gate, Verdict
+from verifier.verdict import Check, Gate, Verdict
+
+_FUNCTION = re.compile(r"def\s+(\w+)\s*\(", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,21 @@ class Report:
     verdict: Verdict | None
     ahead: int
     served: bool
+    kernel_lines: dict[str, int]
 
     @property
     def speed(self) -> Speed | None:
         """What was measured, when the verdict holds it."""
         return build_speed(self.verdict) if self.verdict else None
+
+    @property
+    def deciding(self) -> list[tuple[Gate, Check]]:
+        """The failed checks that gave the primary failure, with their gates; all failed ones when none names it."""
+        if self.verdict is None:
+            return []
+        failed = [(gate.gate, check) for gate in self.verdict.gates for check in gate.checks if check.passed is False]
+        primary = [(gate, check) for gate, check in failed if check.code == self.verdict.primary_failure]
+        return primary or failed
 
     @property
     def announcement(self) -> str:
@@ -133,6 +145,12 @@ def read_verdict(run: Run, user: User | AnonymousUser) -> Verdict:
     return verdict if run.source_readable_by(user) else withhold_output(verdict)
 
 
+def find_kernel_lines(source: str) -> dict[str, int]:
+    """Return the line on which each top-level function of `source` begins; of two with one name, the last."""
+    lines = enumerate(source.splitlines(), 1)
+    return {found[1]: number for number, line in lines if (found := _FUNCTION.match(line))}
+
+
 def build_report(run: Run, user: User | AnonymousUser) -> Report:
     """Return what `user` may see of `run`."""
     verdict = read_verdict(run, user) if run.state == State.FINISHED else None
@@ -140,7 +158,8 @@ def build_report(run: Run, user: User | AnonymousUser) -> Report:
     ahead = Run.objects.ahead_of(run).count() if queued else 0
     served = not queued or Worker.objects.alive().filter(environment_slug=run.environment_id).exists()
     steps = build_steps(run, run.attempts.defer("log_tail"), ahead)
-    return Report(run, steps, build_gates(run, verdict), verdict, ahead, served)
+    lines = find_kernel_lines(run.source.text) if verdict and run.source_readable_by(user) else {}
+    return Report(run, steps, build_gates(run, verdict), verdict, ahead, served, lines)
 
 
 def _map_texts(value: object, change: Callable[[str], str]) -> object:

@@ -20,10 +20,11 @@ from portal.catalog.markup import highlight_python
 from portal.catalog.models import Task
 from portal.runs.forms import RunFilterForm, SubmissionForm, VisibilityForm
 from portal.runs.models import Run
-from portal.runs.report import build_report, read_verdict
+from portal.runs.report import Report, build_report, read_verdict
 from portal.runs.sample_solutions import SAMPLES, find_sample
 from portal.runs.services import cancel_run, set_visibility, submit_run
 from portal.runs.uploads import SOURCE_CAP, list_hints
+from portal.standings.charts import build_timing_figure
 
 RUNS_PER_PAGE = 50
 
@@ -113,14 +114,24 @@ def list_runs(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/run_list.html", {"page": page, "form": form, "query": query.urlencode()})
 
 
+def draw_timing(report: Report) -> dict[str, Any] | None:
+    """Return the chart of every timed call, the submission last, or None when nothing was timed."""
+    if report.speed is None:
+        return None
+    sides = {side.label: side.record.samples for side in report.speed.sides}
+    return build_timing_figure(sides, report.speed.timing.floor_milliseconds)
+
+
 @require_safe
 @never_cache
 def show_run(request: HttpRequest, public_id: UUID) -> HttpResponse:
     """Show one run: where it is, what each gate saw, and its source to those who may read it."""
     run = get_run(request, public_id)
     readable = run.source_readable_by(request.user)
+    report = build_report(run, request.user)
     context = {
-        "report": build_report(run, request.user),
+        "report": report,
+        "timing_figure": draw_timing(report),
         "owned": run.is_owned_by(request.user),
         "visibility_form": VisibilityForm(
             initial={"visibility": run.visibility, "release_source": run.source_released}

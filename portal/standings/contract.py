@@ -9,7 +9,7 @@ from portal.catalog.models import Environment
 from portal.runs.uploads import SOURCE_CAP
 from verifier import limits, timing
 from verifier.limits import TimeLimits
-from verifier.reward import reward_code
+from verifier.reward import compute_reward, reward_code
 from verifier.verdict import FailureCode, Gate, rank_failures
 
 LIMIT_LABELS = {
@@ -45,6 +45,11 @@ class Fact:
     value: str
 
 
+def write_share(share: float) -> str:
+    """Return a share in whole percent."""
+    return f"{100 * share:.0f} %"
+
+
 def list_limits() -> list[Limit]:
     """Return every time limit of a submission."""
     untimed = TimeLimits()
@@ -58,12 +63,15 @@ def list_timing() -> list[Fact]:
     """Return how speed is measured."""
     return [
         Fact("Rounds in which the sides alternate", f"{limits.ROUNDS}"),
-        Fact("Confidence of the interval of a speedup", f"{timing.CONFIDENCE:.0%}"),
-        Fact("A session is repeated when the speedup is this near to the target", f"within {timing.NEAR_TARGET:.0%}"),
-        Fact("A baseline that varies by more than this is measured again", f"{timing.MAXIMUM_VARIATION:.0%}"),
+        Fact("Confidence of the interval of a speedup", write_share(timing.CONFIDENCE)),
+        Fact(
+            "A session is repeated when the speedup is this near to the target",
+            f"within {write_share(timing.NEAR_TARGET)}",
+        ),
+        Fact("A baseline that varies by more than this is measured again", write_share(timing.MAXIMUM_VARIATION)),
         Fact(
             "The two clocks may differ by",
-            f"{timing.CLOCK_SHARE:.0%}, plus {timing.CLOCK_MILLISECONDS:g} ms a window of queued calls",
+            f"{write_share(timing.CLOCK_SHARE)}, plus {timing.CLOCK_MILLISECONDS:g} ms a window of queued calls",
         ),
     ]
 
@@ -83,13 +91,34 @@ def list_rewards() -> list[tuple[float, list[FailureCode]]]:
     return sorted(rewards.items())
 
 
+def list_reward_bands() -> list[Fact]:
+    """Return between which rewards an accepted run lies, from the formula itself at a target of 2x."""
+    missed = [FailureCode.PERF_BELOW_TARGET]
+    bands = {
+        "Accepted, slower than the baseline": (
+            compute_reward(missed, 1e-9, 2.0),
+            compute_reward(missed, 1 - 1e-9, 2.0),
+        ),
+        "Accepted, below the target, by the share of its headroom": (
+            compute_reward(missed, 1.0, 2.0),
+            compute_reward(missed, 2.0, 2.0),
+        ),
+        "At or above the target": (compute_reward([], 2.0, 2.0), compute_reward([], 1e9, 2.0)),
+    }
+    return [Fact(label, f"{low:.2f} to {high:.2f}") for label, (low, high) in bands.items()]
+
+
+def _write(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
 def describe_environments(environments: Iterable[Environment]) -> list[tuple[Environment, list[Fact]]]:
     """Return what is pinned and assumed in each environment."""
     found = []
     for environment in environments:
         facts = [Fact(name, str(version)) for name, version in environment.versions.items()]
         device = environment.device or {}
-        facts += [Fact(name.replace("_", " "), str(value)) for name, value in device.items()]
+        facts += [Fact(name.replace("_", " "), _write(value)) for name, value in device.items()]
         found.append((environment, facts))
     return found
 

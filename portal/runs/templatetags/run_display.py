@@ -8,6 +8,7 @@ from typing import Any
 from django import template
 
 from portal.runs.labels import (
+    GATE_EXPLANATIONS,
     GATE_LABELS,
     NO_TARGET,
     NOT_TIMED,
@@ -17,7 +18,7 @@ from portal.runs.labels import (
 )
 from portal.runs.models import Run
 from portal.runs.states import State
-from verifier.verdict import Check, DistributionRecord, Figure, Outcome
+from verifier.verdict import Check, DistributionRecord, Figure, Gate, Outcome
 
 register = template.Library()
 
@@ -103,6 +104,18 @@ def outcome_label(outcome: str) -> str:
 def outcome_explanation(outcome: str) -> str:
     """Return one sentence on what an outcome means."""
     return OUTCOME_EXPLANATIONS[Outcome(outcome)]
+
+
+@register.filter
+def gate_explanation(gate: str) -> str:
+    """Return what a gate asks for."""
+    return GATE_EXPLANATIONS[Gate(gate)]
+
+
+@register.filter
+def line_of(name: str, lines: dict[str, int]) -> int | None:
+    """Return the line of the source on which the kernel `name` begins, or None when it is not known."""
+    return lines.get(name)
 
 
 @register.inclusion_tag("partials/badge.html")

@@ -50,6 +50,7 @@ def show_contract(request: HttpRequest) -> HttpResponse:
         "limits": contract.list_limits(),
         "timing": contract.list_timing(),
         "codes": contract.list_codes(),
+        "bands": contract.list_reward_bands(),
         "rewards": contract.list_rewards(),
         "reward_version": REWARD_VERSION,
         "environments": contract.describe_environments(Environment.objects.all()),

@@ -39,7 +39,7 @@ def test_the_contract_follows_the_verifier(client: Client, monkeypatch: pytest.M
     monkeypatch.setattr(limits, "GPU_LIMITS", TimeLimits(load=61.5))
     monkeypatch.setattr(timing, "NEAR_TARGET", 0.13)
     page = read(client, "/contract/")
-    for figure in (">77<", ">61.5<", ">within 13%<"):
+    for figure in (">77<", ">61.5<", ">within 13 %<"):
         assert figure in page
 
 
@@ -55,6 +55,12 @@ def test_rewards_cover_every_code_before_performance() -> None:
     assert len(listed) == len(set(listed))
     assert rewards == sorted(rewards)
     assert FailureCode.TAMPER_HARNESS in rewards[0][1]
+
+
+def test_the_bands_of_the_reward_come_from_its_formula(client: Client) -> None:
+    page = read(client, "/contract/")
+    for band in ("0.10 to 0.20", "0.20 to 0.80", "0.90 to 1.00"):
+        assert f'<td class="number">{band}</td>' in page
 
 
 def test_the_spotlight_tells_the_published_story(client: Client) -> None:

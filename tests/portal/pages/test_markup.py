@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from portal.catalog.markup import highlight_python, render_markdown, reveal_invisible
@@ -30,7 +32,8 @@ def test_markdown_is_rendered_one_level_lower() -> None:
 
 def test_lines_have_anchors() -> None:
     html = highlight_python("import math\nx = 1\n", "line")
-    assert 'id="line-1"' in html
+    assert '<span id="line-1">' in html
+    assert re.search('<span id="line-2">.*x', html)
     assert 'href="#line-2"' in html
     assert 'class="kn"' in html
 

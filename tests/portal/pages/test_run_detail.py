@@ -3,10 +3,12 @@ from __future__ import annotations
 import pytest
 from django.db.models.functions import Now
 from django.test import Client
+from django.utils.html import escape
 from pytest_django import DjangoAssertNumQueries
 
 from portal.ops.models import Worker
 from portal.runs import lease
+from portal.runs.labels import GATE_EXPLANATIONS
 from portal.runs.models import Run
 from portal.runs.services import cancel_run
 from tests.conftest import People, Submit
@@ -120,6 +122,49 @@ def test_gates_show_observed_against_allowed(visit: Visit, submit: Submit, finis
     gate = page.split('id="gate-structural"')[1].split("</article>")[0]
     for text in ("Own share", "0.1235", "0.5", "STRUCT_LIBRARY_OFFLOAD", "1,234,567", "recorded"):
         assert text in gate
+
+
+def test_what_decided_stands_before_everything_else(visit: Visit, submit: Submit, finish: Finish) -> None:
+    decided = Check(name="a", label="Tensor cores", passed=False, observed=12, allowed=0, code=FailureCode.PREC_TF32)
+    later = Check(name="b", label="Largest error", passed=False, observed=9.5, code=FailureCode.CORR_VALUE)
+    gates = [
+        GateResult(
+            gate=gate,
+            status=GateStatus.FAILED,
+            checks={Gate.POLICY: [decided], Gate.CORRECTNESS: [later]}.get(gate, []),
+        )
+        for gate in Gate
+    ]
+    page = read(visit("alice"), finish(submit(), reject, FailureCode.PREC_TF32, FailureCode.CORR_VALUE, gates=gates))
+    table = page.split("What decided: observed against allowed.")[1].split("</table>")[0]
+    for text in ("Tensor cores", '<a href="#gate-policy">', ">12<", ">0<"):
+        assert text in table
+    assert "Largest error" not in table
+    assert page.index("What decided:") < page.index('id="gates"')
+
+
+def test_an_accepted_run_was_decided_by_nothing(visit: Visit, submit: Submit, finish: Finish) -> None:
+    assert "What decided" not in read(visit("alice"), finish(submit()))
+
+
+@pytest.mark.parametrize(("role", "linked"), [("alice", True), ("anonymous", False)])
+def test_a_kernel_leads_to_its_line_for_who_may_read_it(
+    visit: Visit, submit: Submit, finish: Finish, *, role: str, linked: bool
+) -> None:
+    kernel = KernelRecord(
+        name="scale", digest="a" * 64, launches=1, programs=1, grids=[(1, 1, 1)], options={}, operations=1, own=True
+    )
+    source = "import triton\n\n\n@triton.jit\ndef scale(x):\n    pass\n\n\nclass ModelNew:\n    def scale(self): pass\n"
+    run = finish(submit(visibility="public", source=source), evidence=Evidence(kernels=[kernel]))
+    page = read(visit(role), run)
+    assert ('<a href="#line-5"><code>scale</code></a>' in page) is linked
+    assert ('<span id="line-5">' in page) is linked
+
+
+def test_gates_say_what_they_ask_for(visit: Visit, submit: Submit, finish: Finish) -> None:
+    page = read(visit("alice"), finish(submit()))
+    for gate, explanation in GATE_EXPLANATIONS.items():
+        assert escape(explanation) in page.split(f'id="gate-{gate}"')[1].split("</article>")[0]
 
 
 def build_evidence() -> Evidence:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
@@ -162,3 +163,17 @@ def test_a_run_that_was_not_timed_on_a_gpu_says_so(
     page = visit("anonymous").get(f"/runs/{run.public_id}/").content.decode()
     assert 'aria-labelledby="speed"' not in page
     assert read_facts(page)["Counted speedup"] == "none, nothing was timed"
+
+
+def test_every_timed_call_is_drawn(show: Show) -> None:
+    page = show()
+    figure = json.loads(page.split('<script id="timing" type="application/json">')[1].split("</script>")[0])
+    assert [trace["name"] for trace in figure["data"]] == ["eager PyTorch", "compiled PyTorch", "this submission"]
+    assert {len(trace["y"]) for trace in figure["data"]} == {100}
+    assert figure["layout"]["shapes"][0]["y0"] == pytest.approx(0.045, abs=1e-4)
+
+
+def test_nothing_is_drawn_where_nothing_was_timed(visit: Visit, submit: Submit, finish: Finish) -> None:
+    page = visit("alice").get(f"/runs/{finish(submit()).public_id}/").content.decode()
+    assert "plotly" not in page
+    assert "Every timed call" not in page
