@@ -2,15 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from verifier.exits import Exit
 from verifier.terminal import FileArgument, JsonOption, TaskArgument, err, fail, find_environment, find_task, out
 
+if TYPE_CHECKING:
+    from verifier.studies import BenchRow
+
 app = typer.Typer(no_args_is_help=True, help="Measure the verifier itself, on a GPU host.")
+
+
+def bench(
+    task: TaskArgument,
+    files: Annotated[list[Path], typer.Argument(help="Submissions to time side by side.")],
+    environment: Annotated[str, typer.Option(help="Where to time.")] = "h200",
+    rounds: Annotated[int, typer.Option(help="Rounds of 25 calls a side.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Time files against eager and compiled PyTorch, without the gates of a verification: no verdict follows.
+
+    Each result is compared with the oracle now and then. Exit code 0: all could be timed; 1: some failed.
+    """
+    from verifier.judge import list_versions
+    from verifier.studies import BenchReport
+    from verifier.studies import bench as run
+
+    found, specification = find_task(task, as_json=as_json), find_environment(environment, as_json=as_json)
+    if not specification.timed:
+        raise fail(Exit.USAGE, f"nothing is timed in {environment}", "try: h200", as_json=as_json)
+    if missing := [str(file) for file in files if not file.is_file()]:
+        raise fail(Exit.USAGE, f"there is no file {missing[0]}", as_json=as_json)
+    rows = []
+    for row in run(found, files, specification, rounds):
+        rows.append(row)
+        err.print(describe_bench(row), highlight=False)
+    if as_json:
+        report = BenchReport(task=found.id, environment=specification.slug, versions=list_versions(), rows=rows)
+        print(report.model_dump_json(indent=2))
+    raise typer.Exit(Exit.BELOW_TARGET if any(row.error for row in rows) else Exit.OK)
+
+
+def describe_bench(row: BenchRow) -> str:
+    """Return one row in words."""
+    if row.interval is None or row.speedup is None or row.candidate_ms is None:
+        return f"[bold red]failed[/] {escape(row.file)}: {escape(row.error)}"
+    low, high = row.interval
+    times = f"{row.candidate_ms:.4f} ms against eager {row.eager_ms:.4f} and compiled {row.compiled_ms:.4f}"
+    problem = f" [bold red]{escape(row.error)}[/]" if row.error else ""
+    return f"{row.speedup:7.3f} [{low:.3f}, {high:.3f}] {row.judgement:<17} {escape(row.file)}: {times}{problem}"
 
 
 @app.command("repeat")

@@ -89,6 +89,8 @@ def run_gates(verification: Verification, trial: Trial) -> None:
     """Run the gates in order; without an accepted first call nothing further can be judged."""
     for make in ORDER:
         gate = make()
+        if gate.gate not in verification.plan.gates:
+            continue
         if gate.gate is Gate.PERFORMANCE and not (trial.environment.timed and trial.session.alive and trial.rounds):
             continue
         verification.progress({"event": "gate", "gate": gate.gate, "state": "started"})

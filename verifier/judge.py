@@ -77,7 +77,8 @@ class Plan:
     """How a verification is run: time limits, rounds of timed calls, and who else may use the GPU meanwhile.
 
     Without rounds nothing is timed. With `turns`, somebody else holds the lease of the GPU and shares it out; with
-    `workers`, reference workers outlive the verification. Without `use_target` a certificate decides nothing.
+    `workers`, reference workers outlive the verification. Without `use_target` a certificate decides nothing. With
+    `gates`, only these are run, and what comes out is a measurement and no verdict.
     """
 
     limits: TimeLimits
@@ -85,6 +86,7 @@ class Plan:
     turns: Turns | None = None
     workers: Workers | None = None
     use_target: bool = True
+    gates: frozenset[Gate] = frozenset(Gate)
 
 
 @contextmanager

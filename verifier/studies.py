@@ -8,10 +8,15 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from verifier.environment import EnvironmentSpecification
-from verifier.judge import list_versions, verify
+from verifier.judge import Plan, list_versions, verify
+from verifier.limits import choose_limits
 from verifier.task import Task
 from verifier.timing import summarise
-from verifier.verdict import Outcome, Verdict
+from verifier.verdict import Gate, Outcome, Verdict
+from verifier.worker import Workers
+
+# Judgements of speed, which the interval makes.
+SPEED = ("faster_than_baseline", "target", "floor")
 
 
 class Model(BaseModel):
@@ -28,6 +33,37 @@ class Repeat(Model):
     seconds: float
     phases: dict[str, float]
     samples: list[float] = Field(description="milliseconds of the timed calls of the submission")
+
+
+class BenchRow(Model):
+    """How fast one file is; times are means in milliseconds."""
+
+    file: str
+    speedup: float | None = Field(description="over the faster of eager and compiled PyTorch")
+    interval: tuple[float, float] | None = Field(description="95 % interval of the speedup")
+    candidate_ms: float | None
+    eager_ms: float | None
+    compiled_ms: float | None
+    compared: int = Field(0, description="results of timed calls that were compared with the oracle")
+    error: str = Field("", description="what failed")
+
+    @property
+    def judgement(self) -> str:
+        """Whether the file is faster than the baseline, slower, or cannot be told from it."""
+        if self.interval is None:
+            return "failed"
+        low, high = self.interval
+        return "faster" if low > 1 else "slower" if high < 1 else "indistinguishable"
+
+
+class BenchReport(Model):
+    """Files timed one after another in one session, without the other gates: no verdict follows."""
+
+    schema_id: str = Field("kernelquest.bench/1", alias="schema")
+    task: str
+    environment: str
+    versions: dict[str, str]
+    rows: list[BenchRow]
 
 
 class RepeatStudy(Model):
@@ -64,6 +100,42 @@ class OverheadStudy(Model):
     environment: str
     versions: dict[str, str]
     rows: list[SizeRow]
+
+
+def read_bench(file: Path, verdict: Verdict) -> BenchRow:
+    """Return what a bench keeps of a measurement."""
+    timing = verdict.evidence.timing
+    failing = [
+        item for gate in verdict.gates for item in gate.checks if item.passed is False and item.name not in SPEED
+    ]
+    error = "; ".join(f"{item.label}: {item.observed}" for item in failing) or verdict.evidence.error
+    means = {side: round(record.mean, 6) for side, record in timing.sides.items()} if timing else {}
+    return BenchRow(
+        file=str(file),
+        speedup=round(timing.speedup, 4) if timing else None,
+        interval=timing.speedup_interval if timing else None,
+        candidate_ms=means.get("candidate"),
+        eager_ms=means.get("eager"),
+        compiled_ms=means.get("compiled"),
+        compared=next(
+            (int(item.detail.split()[0]) for item in verdict.gates[-1].checks if item.name == "timed_outputs"), 0
+        ),
+        error=error[:500],
+    )
+
+
+def bench(task: Task, files: Sequence[Path], environment: EnvironmentSpecification, rounds: int) -> Iterator[BenchRow]:
+    """Time each file against the same reference. Raises SandboxUnavailable."""
+    with Workers() as workers:
+        plan = Plan(
+            choose_limits(environment),
+            rounds,
+            workers=workers,
+            use_target=False,
+            gates=frozenset({Gate.INTAKE, Gate.PERFORMANCE}),
+        )
+        for file in files:
+            yield read_bench(file, verify(task, file.read_bytes(), environment, plan=plan))
 
 
 def read_repeat(verdict: Verdict) -> Repeat:
