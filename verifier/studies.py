@@ -117,9 +117,7 @@ def read_bench(file: Path, verdict: Verdict) -> BenchRow:
         candidate_ms=means.get("candidate"),
         eager_ms=means.get("eager"),
         compiled_ms=means.get("compiled"),
-        compared=next(
-            (int(item.detail.split()[0]) for item in verdict.gates[-1].checks if item.name == "timed_outputs"), 0
-        ),
+        compared=count_compared(verdict),
         error=error[:500],
     )
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from verifier.cli import app
 from verifier.exits import Exit
-from verifier.studies import BenchRow, read_bench
+from verifier.studies import BenchRow, count_compared, read_bench
 from verifier.verdict import Verdict
 
 VERDICT = Path(__file__).resolve().parents[1] / "portal" / "verdicts" / "sparsemax_h200.json"
@@ -28,7 +28,21 @@ def test_a_row_has_the_figures_of_the_measurement(verdict: Verdict) -> None:
     assert (row.file, row.error, row.judgement) == ("certified.py", "", "faster")
     assert row.candidate_ms == pytest.approx(timing.sides["candidate"].mean, abs=1e-6)
     assert row.speedup == pytest.approx(timing.speedup, abs=1e-4)
-    assert row.compared > 0
+
+
+def test_results_that_were_compared_are_counted(verdict: Verdict) -> None:
+    gates = [
+        result.model_copy(
+            update={
+                "checks": [
+                    item.model_copy(update={"detail": "27 were compared"}) if item.name == "timed_outputs" else item
+                    for item in result.checks
+                ]
+            }
+        )
+        for result in verdict.gates
+    ]
+    assert count_compared(verdict.model_copy(update={"gates": gates})) == 27
 
 
 def test_a_failed_measurement_says_why(verdict: Verdict) -> None:
