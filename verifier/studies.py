@@ -122,6 +122,13 @@ def read_bench(file: Path, verdict: Verdict) -> BenchRow:
     )
 
 
+def count_compared(verdict: Verdict) -> int:
+    """Return how many results of timed calls were compared with the oracle."""
+    checks = verdict.gate(Gate.PERFORMANCE).checks
+    counts = [item.detail.partition(" ")[0] for item in checks if item.name == "timed_outputs"]
+    return sum(int(count) for count in counts if count.isdigit())
+
+
 def bench(task: Task, files: Sequence[Path], environment: EnvironmentSpecification, rounds: int) -> Iterator[BenchRow]:
     """Time each file against the same reference. Raises SandboxUnavailable."""
     with Workers() as workers:
