@@ -1,4 +1,4 @@
-"""torch.cuda for the simulated GPU: queries answered, streams and events accepted, forbidden things reported."""
+"""torch.cuda for the device: queries answered, streams and events accepted, forbidden things reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 import torch.utils.cpp_extension as extension
 from torch import _streambase
 
-from verifier.candidate import tensors
+from verifier.candidate import names, tensors
 
 FOREIGN_MODULES = {
     "cupy", "numba", "pycuda", "cuda", "jax", "jaxlib", "tensorflow", "tilelang", "cutlass", "cutlass_library", "tvm", "taichi",
@@ -98,6 +98,24 @@ class Stream(StreamBase):
 
     def __exit__(self, *args: object) -> None:
         return None
+
+
+class Generator(torch.Generator):
+    """A generator of random numbers for either device. Its state lives in this process."""
+
+    kind: torch.device
+
+    def __new__(cls, device: Any = "cpu") -> Self:
+        generator = super().__new__(cls)
+        generator.kind = names.name_device(torch.device(device))
+        return generator
+
+    def __init__(self, device: Any = "cpu") -> None:
+        super().__init__()
+
+    @property
+    def device(self) -> torch.device:
+        return self.kind
 
 
 class Graph:
@@ -232,6 +250,7 @@ def install(name: str, capability: int, properties: dict[str, int]) -> None:
         "memory_allocated": lambda device=None: 0,
         "max_memory_allocated": lambda device=None: 0,
         "reset_peak_memory_stats": lambda device=None: None,
+        "reset_max_memory_allocated": lambda device=None: None,
         "mem_get_info": lambda device=None: (described.total_memory, described.total_memory),
         "current_stream": lambda device=None: Stream(),
         "default_stream": lambda device=None: Stream(),
@@ -246,6 +265,13 @@ def install(name: str, capability: int, properties: dict[str, int]) -> None:
         "CUDAGraph": Graph,
         "graph": capture_graph,
         "make_graphed_callables": make_graphed_callables,
+        "manual_seed": lambda seed: None,
+        "manual_seed_all": lambda seed: None,
+        "seed": lambda: None,
+        "seed_all": lambda: None,
+        "initial_seed": lambda: 0,
+        "get_rng_state": lambda device=None: torch.zeros(16, dtype=torch.uint8),
+        "set_rng_state": lambda state, device=None: None,
         "_compile_kernel": refuse("foreign nvrtc", "torch.cuda._compile_kernel"),
     }
     for key, value in replacements.items():
@@ -253,6 +279,10 @@ def install(name: str, capability: int, properties: dict[str, int]) -> None:
     cuda.graphs.CUDAGraph, cuda.graphs.graph = Graph, capture_graph
     cuda.graphs.make_graphed_callables = make_graphed_callables
     torch.Tensor.pin_memory = lambda self, *args: self
+    torch.Generator = Generator
+    torch.set_default_device, torch.get_default_device = names.set_default_device, names.get_default_device
+    # It asks cuDNN to lay the weights of a recurrent layer one after another.
+    torch.nn.RNNBase.flatten_parameters = lambda self: None
     torch.compile = compile_reported
     torch._dynamo_optimize = compile_reported  # noqa: SLF001
     sys.addaudithook(watch_libraries)

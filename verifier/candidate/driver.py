@@ -20,6 +20,7 @@ from triton.runtime.errors import OutOfResources
 from verifier.candidate import tensors
 from verifier.candidate.binaries import read_resource_usage
 from verifier.candidate.channel import Message
+from verifier.candidate.client import KernelRefused
 
 FIRST_WITH_BULK_COPIES = 90
 BENCH_CALLS = 5
@@ -211,7 +212,7 @@ def load_on_gpu(self: CompiledKernel) -> None:
         return
     try:
         launcher = Launcher(self)
-    except tensors.KernelRefused as error:
+    except KernelRefused as error:
         if "OutOfResources" in str(error):
             limit = driver.active.utils.get_device_properties(0)["max_shared_mem"]
             raise OutOfResources(limit + 1, limit, f"shared memory or threads ({error})") from error
@@ -284,7 +285,7 @@ def bench_configuration(self: Autotuner, *args: Any, config: Any, **meta: Any) -
 
     try:
         return bench(call, (0.5, 0.2, 0.8))
-    except (OutOfResources, CompileTimeAssertionFailure, tensors.KernelRefused):
+    except (OutOfResources, CompileTimeAssertionFailure, KernelRefused):
         return [float("inf")] * 3
 
 

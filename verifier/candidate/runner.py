@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from verifier.candidate import cuda, driver, tensors
+from verifier.candidate import cuda, driver, names, tensors
 from verifier.candidate.binaries import read_compiler
 from verifier.candidate.channel import Channel, ChannelClosed, Message
 
@@ -122,7 +122,8 @@ class Runner:
     def find_input(self, described: Message) -> tensors.DeviceTensor:
         """Return the tensor object of an input: the same object for the same tensor."""
         handle = described["handle"]
-        if handle not in self.inputs:
+        # One that took other data in the last call is the input no longer.
+        if handle not in self.inputs or self.inputs[handle].device_handle != handle:
             self.inputs[handle] = tensors.DeviceTensor({**described, "owned": False})
         return self.inputs[handle]
 
@@ -179,7 +180,7 @@ def main() -> None:
     pin_settings()
     read_compiler()
     try:
-        with tensors.DeviceNames(), tensors.DeviceMode():
+        with names.DeviceNames(), tensors.DeviceMode():
             # PyTorch imports hundreds of modules when the first operator is seen by a mode.
             torch.zeros(1).add(1)
             serve(judge, Runner(Path(sys.argv[3])))

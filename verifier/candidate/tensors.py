@@ -1,16 +1,15 @@
-"""Tensors that live on the simulated GPU: this process holds their shapes, another holds their data."""
+"""Tensors that live on the device: this process holds their shapes, another holds their data."""
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from verifier.candidate.channel import Channel, Message
+from verifier.candidate.client import Client
 from verifier.candidate.transfer import DTYPES, from_bytes, to_bytes
 
 DEVICE = torch.device("cuda", 0)
@@ -28,60 +27,19 @@ MATRIX_OPERATORS = (
 )
 
 
-class DeviceError(RuntimeError):
-    """The simulated GPU refused a request."""
+SUBSCRIPTS = ("aten::index", "aten::index_put", "aten::index_put_", "aten::_unsafe_index", "aten::_unsafe_index_put")
 
 
-class KernelDidNotEnd(DeviceError):
-    """A kernel took more steps than one call may."""
-
-
-class KernelRefused(DeviceError):
-    """The compiler or the GPU refused a kernel."""
-
-
-ERRORS: dict[str, type[Exception]] = {
-    "CannotCompile": KernelRefused,
-    "IndexError": IndexError,
-    "NotImplementedError": NotImplementedError,
-    "KernelFault": KernelRefused,
-    "OutOfDeviceMemory": torch.OutOfMemoryError,
-    "OverBudget": KernelDidNotEnd,
-    "TypeError": TypeError,
-    "ValueError": ValueError,
+# In-place operators that change how a tensor is read and nothing else: they take over a view of it.
+RESHAPES = {
+    "aten::t_": torch.ops.aten.t.default,
+    "aten::transpose_": torch.ops.aten.transpose.int,
+    "aten::squeeze_": torch.ops.aten.squeeze.default,
+    "aten::squeeze_.dim": torch.ops.aten.squeeze.dim,
+    "aten::squeeze_.dims": torch.ops.aten.squeeze.dims,
+    "aten::unsqueeze_": torch.ops.aten.unsqueeze.default,
+    "aten::as_strided_": torch.ops.aten.as_strided.default,
 }
-
-
-def raise_device_error(answer: Message) -> None:
-    """Raise what a real GPU's runtime would raise for a refused request."""
-    kind, message = answer["error"], str(answer.get("message", ""))
-    prefixes = {
-        "OutOfDeviceMemory": "CUDA out of memory. ",
-        "IllegalAccess": "CUDA error: an illegal memory access was encountered: ",
-    }
-    raise ERRORS.get(kind, DeviceError)(f"{prefixes.get(kind, '')}{message}")
-
-
-class Client:
-    """The line of this process to the device. One request at a time, whichever thread asks."""
-
-    def __init__(self, channel: Channel) -> None:
-        self.channel = channel
-        self.lock = threading.RLock()
-        self.dropped: list[int] = []
-
-    def ask(self, message: Message, data: bytes | memoryview = b"") -> tuple[Message, bytes]:
-        """Send a request and return the answer. Raises DeviceError and its kin."""
-        with self.lock:
-            message["free"], self.dropped = self.dropped, []
-            answer, answer_data = self.channel.ask(message, data)
-        if "error" in answer:
-            raise_device_error(answer)
-        return answer, answer_data
-
-    def drop(self, handle: int) -> None:
-        """Let the device forget a tensor with the next request."""
-        self.dropped.append(handle)
 
 
 client: Client
@@ -102,6 +60,10 @@ class DeviceStorage:
     def data_ptr(self) -> int:
         return self.pointer
 
+    @property
+    def _cdata(self) -> int:
+        return self.pointer
+
     def nbytes(self) -> int:
         return self.length
 
@@ -117,6 +79,7 @@ class DeviceTensor(torch.Tensor):
     device_handle: int
     device_pointer: int
     device_storage: DeviceStorage
+    device_owner: weakref.finalize[Any, DeviceTensor] | None
 
     @staticmethod
     def __new__(cls: type[DeviceTensor], described: Message) -> DeviceTensor:  # noqa: PYI034 - torch makes the object
@@ -128,17 +91,41 @@ class DeviceTensor(torch.Tensor):
             dtype=DTYPES[described["dtype"]],
             device="meta",
         )
+        tensor.device_owner = None
         tensor.device_handle = described["handle"]
         tensor.device_pointer = described["pointer"]
         tensor.device_storage = DeviceStorage(described["storage"], described["storage_bytes"])
         if described.get("owned", True):
-            weakref.finalize(tensor, client.drop, described["handle"]).atexit = False
+            tensor.own()
         return tensor
 
     def __init__(self, described: Message) -> None:
         super().__init__()
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # noqa: SLF001 - as torch's own wrapper tensors do
+
+    def own(self) -> None:
+        """Let the device forget the handle when this object goes."""
+        self.device_owner = weakref.finalize(self, client.drop, self.device_handle)
+        self.device_owner.atexit = False
+
+    def become(self, alias: DeviceTensor) -> None:
+        """Take over the handle of a tensor that nobody else holds, with its memory, shape, strides and dtype."""
+        if self.device_owner is not None:
+            self.device_owner()
+        assert alias.device_owner is not None
+        alias.device_owner.detach()
+        torch._C.TensorBase.data.__set__(self, alias)  # noqa: SLF001 - torch.Tensor.data's own setter
+        self.device_handle, self.device_pointer = alias.device_handle, alias.device_pointer
+        self.device_storage = alias.device_storage
+        self.own()
+
+    def follow(self, described: Message) -> None:
+        """Take on what an operator that writes into its result did to shape and memory, as one that grows it does."""
+        layout = (list(self.shape), list(self.stride()), self.storage_offset(), self.device_pointer)
+        if layout != (described["shape"], described["stride"], described["offset"], described["pointer"]):
+            # The device knows another allocation by another handle only.
+            self.become(run_on_device(torch.ops.aten.detach.default, (self,), {}))
 
     @property
     def device(self) -> torch.device:
@@ -149,13 +136,26 @@ class DeviceTensor(torch.Tensor):
         return self.detach()
 
     @data.setter
-    def data(self, value: DeviceTensor) -> None:
-        if (value.shape, value.dtype, value.stride()) != (self.shape, self.dtype, self.stride()):
-            raise RuntimeError("the simulated GPU takes new data of the same shape, strides and dtype only")
-        # The tensor that brought the data keeps it alive.
-        self.device_source = value
-        self.device_handle, self.device_pointer = value.device_handle, value.device_pointer
-        self.device_storage = value.device_storage
+    def data(self, value: torch.Tensor) -> None:
+        if not isinstance(value, DeviceTensor):
+            raise TypeError("a CUDA tensor takes the data of another CUDA tensor only")
+        self.become(value.detach())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DeviceTensor:
+        if id(self) not in memo:
+            copied = self.detach().clone()
+            is_parameter = isinstance(self, torch.nn.Parameter)
+            memo[id(self)] = torch.nn.Parameter(copied, self.requires_grad) if is_parameter else copied
+        copy: DeviceTensor = memo[id(self)]
+        return copy
+
+    def __copy__(self) -> DeviceTensor:
+        return self.detach()
+
+    def __format__(self, specification: str) -> str:
+        if self.dim() == 0 and not isinstance(self, torch.nn.Parameter):
+            return format(self.item(), specification)
+        return object.__format__(self, specification)
 
     is_cuda = property(lambda self: True)
     is_meta = property(lambda self: False)
@@ -170,6 +170,9 @@ class DeviceTensor(torch.Tensor):
         return self.device_storage
 
     storage = untyped_storage
+
+    def record_stream(self, stream: Any) -> None:
+        """Work of all streams is done in the order in which it is asked for."""
 
     def numpy(self, *, force: bool = False) -> Any:
         if force:
@@ -190,7 +193,10 @@ class DeviceTensor(torch.Tensor):
 def wrap(described: Message, known: dict[int, DeviceTensor]) -> DeviceTensor:
     """Return the tensor object of a description: the one that exists, or a new one."""
     existing = known.get(described["handle"])
-    return DeviceTensor(described) if existing is None else existing
+    if existing is None:
+        return DeviceTensor(described)
+    existing.follow(described)
+    return existing
 
 
 SETTINGS = {
@@ -239,15 +245,33 @@ class Encoder:
         return value
 
 
+def order_by_stride(tensor: torch.Tensor) -> list[int]:
+    """Return a tensor's dimensions in the order in which its values lie in memory."""
+    return sorted(range(tensor.dim()), key=lambda place: -tensor.stride(place))
+
+
+def restore_order(tensor: torch.Tensor, order: list[int]) -> torch.Tensor:
+    """Undo a permutation of dimensions."""
+    return tensor.permute([order.index(place) for place in range(len(order))])
+
+
 def upload(tensor: torch.Tensor) -> DeviceTensor:
-    """Copy a CPU tensor to the device."""
+    """Copy a CPU tensor to the device, with its order of dimensions."""
+    order = order_by_stride(tensor)
+    laid = tensor.permute(order)
+    if laid.is_contiguous() and not tensor.is_contiguous():
+        ordered: Any = restore_order(upload(laid), order)
+        return ordered
     message = {"do": "upload", "shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
     answer, _ = client.ask(message, to_bytes(tensor))
     return DeviceTensor(answer["tensor"])
 
 
 def download(tensor: DeviceTensor) -> torch.Tensor:
-    """Copy a device tensor to the CPU."""
+    """Copy a device tensor to the CPU, with its order of dimensions."""
+    order = order_by_stride(tensor)
+    if not tensor.is_contiguous() and (laid := tensor.permute(order)).is_contiguous():
+        return restore_order(download(laid), order)
     _, data = client.ask({"do": "download", "handle": tensor.device_handle})
     return from_bytes(data, list(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
@@ -267,17 +291,53 @@ def is_matrix_operator(name: str) -> bool:
     return name.removeprefix("aten::").startswith(MATRIX_OPERATORS)
 
 
+def is_on_device(target: Any) -> bool:
+    """Return whether a device means this one. PyTorch's C++ takes the tensors here for meta tensors, and asks for more."""
+    return target is not None and torch.device(target).type in ("cuda", "meta")
+
+
+def place_indices(indices: Any) -> list[Any]:
+    """Return the indices of a subscript, those of the host uploaded, as CUDA operators do."""
+    return [
+        upload(index) if isinstance(index, torch.Tensor) and not isinstance(index, DeviceTensor) else index
+        for index in indices
+    ]
+
+
+def has_generator(kwargs: dict[str, Any]) -> bool:
+    return isinstance(kwargs.get("generator"), torch._C.Generator)  # noqa: SLF001 - the base of every torch.Generator
+
+
+def draw(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run an operator with a generator, which lives in this process: what needs no values is drawn here and uploaded."""
+    if is_on_device(kwargs.get("device")):
+        return upload(function(*args, **{**kwargs, "device": "cpu", "pin_memory": False}))
+    target, *settings = args
+    if function.name().partition(".")[0].endswith("_") and not has_device_tensor(settings):
+        drawn = function(torch.empty(target.shape, dtype=target.dtype, device="cpu"), *settings, **kwargs)
+        return target.copy_(upload(drawn))
+    return run_on_device(function, args, {**kwargs, "generator": None})
+
+
 def convert(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Run aten::_to_copy, which may cross between the CPU and the device."""
     source, target = args[0], kwargs.get("device")
-    to_device = torch.device(target).type == "cuda" if target is not None else isinstance(source, DeviceTensor)
+    to_device = isinstance(source, DeviceTensor) if target is None else is_on_device(target)
     on_host = {key: value for key, value in kwargs.items() if key in ("dtype", "memory_format")}
     if not isinstance(source, DeviceTensor):
         return upload(function(source, **on_host)) if to_device else function(*args, **kwargs)
     if not to_device:
         return function(download(source), **on_host)
-    same = target is not None and kwargs.get("dtype", source.dtype) == source.dtype
-    return source if same else run_on_device(function, args, kwargs)
+    # A device that the submission names is another one than "meta" to PyTorch's C++, and may be the only change asked for.
+    named = target is not None and torch.device(target).type == DEVICE.type
+    changes = (kwargs.get("dtype") or source.dtype) != source.dtype or not has_format(
+        source, kwargs.get("memory_format")
+    )
+    return source if named and not changes else run_on_device(function, args, kwargs)
+
+
+def has_format(tensor: torch.Tensor, memory_format: torch.memory_format | None) -> bool:
+    return memory_format in (None, torch.preserve_format) or tensor.is_contiguous(memory_format=memory_format)
 
 
 def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -295,11 +355,22 @@ def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if name == "aten::copy_" and isinstance(args[0], DeviceTensor) != isinstance(args[1], DeviceTensor):
         source = upload(args[1]) if isinstance(args[0], DeviceTensor) else download(args[1])
         args = (args[0], source, *args[2:])
-    target = kwargs.get("device")
-    made_there = target is not None and torch.device(target).type == "cuda"
-    if made_there or has_device_tensor(args) or has_device_tensor(kwargs):
-        return run_on_device(function, args, kwargs)
+    if is_on_device(kwargs.get("device")) or has_device_tensor(args) or has_device_tensor(kwargs):
+        return call_there(function, args, kwargs)
     return function(*args, **kwargs)
+
+
+def call_there(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run one of PyTorch's operators on the device, or what stands for it there."""
+    name = function.name()
+    if has_generator(kwargs):
+        return draw(function, args, kwargs)
+    if name in RESHAPES:
+        args[0].become(run_on_device(RESHAPES[name], args, kwargs))
+        return args[0]
+    if name.partition(".")[0] in SUBSCRIPTS:
+        args = (args[0], place_indices(args[1]), *args[2:])
+    return run_on_device(function, args, kwargs)
 
 
 def call_custom(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -337,77 +408,8 @@ def has_device_tensor(value: Any) -> bool:
     return isinstance(value, DeviceTensor)
 
 
-def name_device(value: Any) -> Any:
-    """Return the simulated GPU for any spelling of a CUDA device."""
-    if isinstance(value, torch.device) and value.type == "cuda":
-        return DEVICE
-    if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
-        return DEVICE
-    return value
-
-
-# torch's own list of what autocast runs in lower precision; its C++ does that for real CUDA tensors only.
-AUTOCAST_NARROWED = {
-    "__matmul__", "__rmatmul__", "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "conv1d", "conv2d",
-    "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "einsum", "linear", "matmul", "mm", "multi_dot",
-    "mv", "prelu", "scaled_dot_product_attention",
-}  # fmt: skip
-
-
-def call_narrowed(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Run a function as autocast does: with its float32 tensors narrowed."""
-    dtype = torch.get_autocast_dtype("cuda")
-
-    def narrow(value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return type(value)(narrow(item) for item in value)
-        return value.to(dtype) if isinstance(value, DeviceTensor) and value.dtype == torch.float32 else value
-
-    with torch.autocast("cuda", enabled=False):
-        return function(*narrow(args), **{key: narrow(value) for key, value in kwargs.items()})
-
-
-# Asked for as a whole: which of its kernels serves is for the device to choose.
-WHOLE = {
-    torch.nn.functional.scaled_dot_product_attention: torch.ops.aten.scaled_dot_product_attention.default,
-}
-
-# These read Python values on the host, and then copy the tensor.
-HOST_BUILT = (torch.tensor, torch.as_tensor, torch.asarray)
-
-
-def place_beside(target: DeviceTensor, value: Any) -> Any:
-    """Return a value that is about to be written into `target` as a tensor of the device."""
-    if isinstance(value, DeviceTensor):
-        return value
-    return upload(torch.as_tensor(value, dtype=None if isinstance(value, torch.Tensor) else target.dtype))
-
-
-class DeviceNames(TorchFunctionMode):
-    """Gives every CUDA device its index, so that torch never asks a driver which device is current."""
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        named = {key: name_device(value) for key, value in (kwargs or {}).items()}
-        if isinstance(named.get("device"), int) and not isinstance(named["device"], bool):
-            named["device"] = DEVICE
-        if torch.is_autocast_enabled("cuda") and getattr(function, "__name__", "") in AUTOCAST_NARROWED:
-            return call_narrowed(function, args, named)
-        if function in WHOLE and has_device_tensor(args):
-            return run_on_device(WHOLE[function], args, named)
-        if function is torch.Tensor.cuda:
-            return args[0].to(DEVICE)
-        if function in HOST_BUILT and named.get("device") == DEVICE:
-            del named["device"]
-            return function(*args, **named).to(DEVICE)
-        if function is torch.Tensor.__setitem__ and isinstance(args[0], DeviceTensor):
-            return function(args[0], args[1], place_beside(args[0], args[2]))
-        if function is torch.Tensor.to:
-            args = tuple(name_device(value) for value in args)
-        return function(*args, **named)
-
-
 class DeviceMode(TorchDispatchMode):
-    """Sends factory calls with a CUDA device, and uploads, to the simulated GPU."""
+    """Sends factory calls with a CUDA device, and uploads, to the device."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return call(function, args, kwargs or {})

@@ -19,7 +19,7 @@ def to_bytes(tensor: torch.Tensor) -> bytes:
 def from_bytes(data: bytes | memoryview, shape: list[int], dtype: str) -> torch.Tensor:
     """Return the tensor that `data` holds in row-major order. Raises ValueError when the size is wrong."""
     kind = DTYPES[dtype]
-    flat = torch.frombuffer(bytearray(data), dtype=kind) if len(data) else torch.empty(0, dtype=kind)
+    flat = torch.frombuffer(bytearray(data), dtype=kind) if len(data) else torch.empty(0, dtype=kind, device="cpu")
     return flat.reshape(shape)
 
 
