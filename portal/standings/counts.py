@@ -13,7 +13,7 @@ from django.db.models import Avg, Count, F, Max, Q, Sum
 from django.db.models.functions import Ln
 
 from portal.catalog.models import Task
-from portal.runs.models import Run, Verdict
+from portal.runs.models import Run
 from portal.standings.models import Standing
 from portal.standings.selection import Selection
 from verifier.verdict import FailureCode, FailureMode, Outcome
@@ -55,47 +55,47 @@ class FailureCount:
     runs: int
 
 
-def is_fast() -> Q:
-    """Return the condition of a verdict that rejects a run which the stopwatch had at or above its target."""
-    return Q(outcome=Outcome.REJECTED, measured_speedup__gte=F("target"))
-
-
 def read_tallies(selection: Selection) -> list[Tally]:
     """Return the tallies of the runs that `selection` asks for."""
     tasks = {key: (level, family) for key, level, family in Task.objects.values_list("id", "level", "family")}
-    verdicts = Verdict.objects.filter(run__in=selection.narrow(Run.objects.counted()))
-    groups = verdicts.order_by().values_list("run__environment", "run__system", "run__task")
+    groups = selection.narrow(Run.objects.counted()).order_by().values_list("environment", "system", "task")
+    rejected = Q(verdict__outcome=Outcome.REJECTED)
     rows = groups.annotate(
-        runs=Count("id"),
-        targeted=Count("target"),
-        passed=Count("id", filter=Q(outcome=Outcome.PASSED)),
-        cleared=Count("id", filter=~Q(outcome=Outcome.REJECTED)),
-        below_target=Count("id", filter=Q(outcome=Outcome.BELOW_TARGET)),
-        rejected=Count("id", filter=Q(outcome=Outcome.REJECTED)),
-        rejected_fast=Count("id", filter=is_fast()),
-        captured=Sum("capture", default=0.0),
-        mean_log_speedup=Avg(Ln("speedup"), filter=Q(speedup__gt=0)),
-        latest=Max("run__finished_at"),
+        runs=Count("verdict"),
+        targeted=Count("verdict__target"),
+        passed=Count("verdict", filter=Q(verdict__outcome=Outcome.PASSED)),
+        cleared=Count("verdict", filter=~rejected),
+        below_target=Count("verdict", filter=Q(verdict__outcome=Outcome.BELOW_TARGET)),
+        rejected=Count("verdict", filter=rejected),
+        rejected_fast=Count("verdict", filter=rejected & Q(verdict__measured_speedup__gte=F("verdict__target"))),
+        captured=Sum("verdict__capture", default=0.0),
+        mean_log_speedup=Avg(Ln("verdict__speedup"), filter=Q(verdict__speedup__gt=0)),
+        latest=Max("finished_at"),
     )
     return [Tally(environment, system, task, *tasks[task], *figures) for environment, system, task, *figures in rows]
 
 
 def read_failures(selection: Selection) -> list[FailureCount]:
     """Return how the runs that `selection` asks for failed, by system and level."""
-    verdicts = Verdict.objects.filter(run__in=selection.narrow(Run.objects.counted())).exclude(primary_failure="")
-    groups = verdicts.order_by().values_list("run__environment", "run__system", "run__task__level", "primary_failure")
+    failed = selection.narrow(Run.objects.counted()).exclude(verdict__primary_failure="")
+    groups = failed.order_by().values_list("environment", "system", "task__level", "verdict__primary_failure")
     return [
         FailureCount(environment, system, level, FailureCode(code).mode, runs)
         for environment, system, level, code, runs in groups.annotate(Count("id"))
     ]
 
 
-def remember(name: str, selection: Selection, compute: Callable[[], Result]) -> Result:
-    """Return what `compute` gives, or what it gave earlier when no standing has changed since.
+def read_stamp() -> str:
+    """Return a token that changes with every verdict, and whenever who sees a run changes.
 
-    Every verdict, and every change of who sees a run, refreshes a standing in its own transaction. All standings are
-    looked at: the one with the newest time may have been committed before an older one.
+    Both refresh a standing in their own transaction. All standings enter: the one with the newest time may have been
+    committed before an older one.
     """
     standings = list(Standing.objects.order_by("pk").values_list("pk", "refreshed_at"))
-    key = f"standings-{hashlib.sha256(f'{name} {selection} {standings}'.encode()).hexdigest()}"
+    return hashlib.sha256(repr(standings).encode()).hexdigest()
+
+
+def remember(name: str, selection: Selection, stamp: str, compute: Callable[[], Result]) -> Result:
+    """Return what `compute` gives, or what it gave earlier under the same name, selection and stamp."""
+    key = f"standings-{hashlib.sha256(f'{name} {selection} {stamp}'.encode()).hexdigest()}"
     return cache.get_or_set(key, compute, KEPT_SECONDS)  # type: ignore[return-value]

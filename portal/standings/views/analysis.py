@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -11,10 +12,10 @@ from django.views.decorators.http import require_safe
 
 from portal.catalog.models import Certificate, Environment, Task
 from portal.runs.models import Run
-from portal.standings.boards import build_board, choose_measure, sort_rows
+from portal.standings.boards import Board, Measure, build_board, choose_measure, sort_rows
 from portal.standings.charts import Rate, build_level_figure
 from portal.standings.comparisons import FEWEST, MOST, build_comparison
-from portal.standings.counts import FailureCount, Tally, read_failures, read_tallies, remember
+from portal.standings.counts import FailureCount, Tally, read_failures, read_stamp, read_tallies, remember
 from portal.standings.failures import Column, FailureTable, build_failure_table, group_failures
 from portal.standings.levels import LevelCell, LevelTargets, build_level_rows, describe_targets, share_failures
 from portal.standings.models import Standing
@@ -41,17 +42,27 @@ class Page:
         self.form = SelectionForm(data)
         asked = self.form.read()
         self.selection = asked if asked.environment else asked.change(environment=default)
+        self.stamp = read_stamp()
         self.environment = Environment.objects.filter(pk=self.selection.environment).first()
 
-    def read_tallies(self) -> list[Tally]:
-        """Return the tallies of the page, kept until the next verdict."""
+    @cached_property
+    def tallies(self) -> list[Tally]:
+        """The tallies of the page, kept until the next verdict."""
         chosen = self.selection.change(sort="")
-        return remember("tallies", chosen, lambda: read_tallies(chosen))
+        return remember("tallies", chosen, self.stamp, lambda: read_tallies(chosen))
+
+    @cached_property
+    def board(self) -> Board:
+        """The board of the page, kept until the next verdict; without rows when nothing was judged."""
+        chosen = self.selection.change(sort="")
+        if not self.tallies:
+            return Board(chosen.environment, Measure.CLEARED, 0, [])
+        return remember("board", chosen, self.stamp, lambda: build_board(chosen.environment, self.tallies))
 
     def read_failures(self) -> list[FailureCount]:
         """Return the failures of the page, kept until the next verdict."""
         chosen = self.selection.change(sort="")
-        return remember("failures", chosen, lambda: read_failures(chosen))
+        return remember("failures", chosen, self.stamp, lambda: read_failures(chosen))
 
     def render(self, request: HttpRequest, template: str, **context: Any) -> HttpResponse:
         """Return the page with its filters."""
@@ -62,14 +73,11 @@ class Page:
         )
 
 
-def order_systems(tallies: list[Tally]) -> list[System]:
-    """Return the systems of some tallies of one environment, as the board orders them."""
-    if not tallies:
-        return []
-    systems = load_systems({tally.system for tally in tallies})
+def order_systems(board: Board) -> list[System]:
+    """Return the systems of a board in the order of their ranks."""
+    systems = load_systems({row.system for row in board.rows})
     names = {key: system.name for key, system in systems.items()}
-    rows = build_board(tallies[0].environment, tallies).rows
-    return [systems[row.system] for row in sort_rows(rows, "", names)]
+    return [systems[row.system] for row in sort_rows(board.rows, "", names)]
 
 
 def read_targets(selection: Selection) -> dict[str, LevelTargets]:
@@ -103,8 +111,8 @@ def build_systems_rows(
 def show_levels(request: HttpRequest) -> HttpResponse:
     """Show how systems do at each level, how much headroom there is, and what fails."""
     page = Page(request)
-    tallies, levels = page.read_tallies(), Task.Level.values
-    systems, rows = order_systems(tallies), build_level_rows(tallies, levels)
+    tallies, levels = page.tallies, Task.Level.values
+    systems, rows = order_systems(page.board), build_level_rows(tallies, levels)
     measure = choose_measure(tallies)
     rates: dict[str, list[Rate | None]] = {system.name: [cell.rate for cell in rows[system.pk]] for system in systems}
     targets = read_targets(page.selection)
@@ -123,8 +131,8 @@ def show_levels(request: HttpRequest) -> HttpResponse:
 
 def build_tables(page: Page) -> list[tuple[str, FailureTable]]:
     """Return modes against systems, and modes against levels."""
-    tallies, failures = page.read_tallies(), page.read_failures()
-    systems = [Column(system.pk, system.name, {"system": system.slug}) for system in order_systems(tallies)]
+    tallies, failures = page.tallies, page.read_failures()
+    systems = [Column(system.pk, system.name, {"system": system.slug}) for system in order_systems(page.board)]
     found = {tally.level for tally in tallies}
     levels = [Column(level, level, {"level": level}) for level in Task.Level.values if level in found]
     return [
@@ -138,7 +146,7 @@ def show_failures(request: HttpRequest) -> HttpResponse:
     """Show how runs failed, and which were rejected though the stopwatch had them at or above target."""
     page = Page(request)
     snapshot = load_snapshot()
-    tallies = page.read_tallies()
+    tallies = page.tallies
     return page.render(
         request,
         "failures",
@@ -157,8 +165,8 @@ def show_failures(request: HttpRequest) -> HttpResponse:
 def show_comparison(request: HttpRequest) -> HttpResponse:
     """Show two to four systems side by side, paired by task."""
     page = Page(request)
-    tallies = page.read_tallies()
-    offered = order_systems(tallies)
+    tallies = page.tallies
+    offered = order_systems(page.board)
     asked = list(dict.fromkeys(request.GET.getlist("systems")))
     by_slug = {system.slug: system for system in offered}
     chosen = [by_slug[slug] for slug in asked if slug in by_slug]
@@ -192,7 +200,7 @@ def show_system(request: HttpRequest, slug: str) -> HttpResponse:
     if not standings and not runs.exists():
         raise Http404
     page = Page(request, system=system)
-    tallies = page.read_tallies()
+    tallies = page.tallies
     own = [tally for tally in tallies if tally.system == system.pk]
     return page.render(
         request,
@@ -208,15 +216,14 @@ def show_system(request: HttpRequest, slug: str) -> HttpResponse:
 def describe_system(page: Page, slug: str, own: list[Tally], everybody: list[Tally]) -> dict[str, Any]:
     """Return what the page of a system shows of its counted runs, `own`, of which there is at least one."""
     key = own[0].system
-    board = build_board(page.selection.environment, everybody)
     failures = [count for count in page.read_failures() if count.system == key]
     levels = [level for level in Task.Level.values if any(tally.level == level for tally in own)]
     columns = [Column(level, level, {"level": level}) for level in levels]
     profile = build_profile(own, everybody)
     links = page.selection.change(level="", family="")
     return {
-        "row": next(row for row in board.rows if row.system == key),
-        "board": board,
+        "row": next(row for row in page.board.rows if row.system == key),
+        "board": page.board,
         "profile": profile,
         "cuts": [
             ("Level", [(name, cell, links.link_runs(system=slug, level=name)) for name, cell in profile.levels]),

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from portal.catalog.models import Environment
 from portal.standings.boards import Board, Row, build_boards, sort_rows
 from portal.standings.charts import Rate, build_rate_figure
-from portal.standings.counts import read_tallies, remember
+from portal.standings.counts import read_stamp, read_tallies, remember
 from portal.standings.exports import ShownBoard, Value, build_published_records, build_records, write_csv
 from portal.standings.published import build_rows, build_segments, load_snapshot
 from portal.standings.selection import Selection, SelectionForm
@@ -30,7 +30,8 @@ def load_systems(keys: Iterable[int]) -> dict[int, System]:
 
 def load_boards(selection: Selection) -> list[ShownBoard]:
     """Return the boards that `selection` asks for, timed environments first, each ordered as asked."""
-    boards = remember("boards", selection.change(sort=""), lambda: build_boards(read_tallies(selection)))
+    chosen = selection.change(sort="")
+    boards = remember("boards", chosen, read_stamp(), lambda: build_boards(read_tallies(chosen)))
     systems = load_systems({row.system for board in boards for row in board.rows})
     names = {key: system.name for key, system in systems.items()}
     environments = Environment.objects.in_bulk([board.environment for board in boards])

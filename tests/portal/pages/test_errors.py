@@ -46,7 +46,7 @@ def test_a_fault_says_nothing_of_its_cause(client: Client, monkeypatch: pytest.M
     def fail(_request: HttpRequest) -> None:
         raise ValueError("secret cause")
 
-    monkeypatch.setattr("portal.standings.views.load_snapshot", fail)
+    monkeypatch.setattr("portal.standings.views.board.load_snapshot", fail)
     client.raise_request_exception = False
     response = client.get("/")
     assert response.status_code == 500
