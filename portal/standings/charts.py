@@ -66,7 +66,13 @@ def build_rate_figure(rates: Sequence[Rate], title: str) -> dict[str, Any]:
     )
     return _build_figure(
         [points],
-        xaxis={"title": {"text": title}, "range": [0, 100], "ticksuffix": " %", "zeroline": False, "fixedrange": True},
+        xaxis={
+            "title": {"text": title, "standoff": 12},
+            "range": [0, 100],
+            "ticksuffix": " %",
+            "zeroline": False,
+            "fixedrange": True,
+        },
         yaxis={"autorange": "reversed", "automargin": True, "fixedrange": True},
     )
 
@@ -127,7 +133,7 @@ def build_stopwatch_figure(points: Sequence[Point], target: float | None) -> dic
         traces,
         shapes=line if target else [],
         xaxis={
-            "type": "log", "title": {"text": "Speedup over the faster baseline"}, "tickvals": ticks,
+            "type": "log", "title": {"text": "Speedup over the faster baseline", "standoff": 12}, "tickvals": ticks,
             "range": [math.log10(0.9 * ends[0]), math.log10(1.2 * ends[1])],
             "ticktext": [f"{tick:g}x" for tick in ticks], "zeroline": False, "fixedrange": True,
         },
@@ -157,7 +163,7 @@ def build_timing_figure(sides: Mapping[str, Sequence[float]], floor: float | Non
     return _build_figure(
         traces,
         shapes=line if floor else [],
-        xaxis={"title": {"text": "Timed call"}, "zeroline": False, "fixedrange": True},
+        xaxis={"title": {"text": "Timed call", "standoff": 12}, "zeroline": False, "fixedrange": True},
         yaxis={
             "title": {"text": "Milliseconds"}, "rangemode": "tozero", "automargin": True, "fixedrange": True,
         },

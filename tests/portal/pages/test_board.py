@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from django.conf import settings
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
@@ -84,3 +87,10 @@ def test_the_number_of_queries_is_fixed(
         read(client)
     with django_assert_max_num_queries(5):
         read(client)
+
+
+def test_a_link_to_it_has_a_picture(client: Client) -> None:
+    page = read(client)
+    address = page.split('property="og:image" content="')[1].split('"')[0]
+    assert address == "http://testserver/static/preview.png"
+    assert (Path(settings.BASE_DIR) / "static" / "preview.png").read_bytes().startswith(b"\x89PNG")
