@@ -36,7 +36,7 @@ class Task(models.Model):
         L1 = "L1", "Single operator"
         L2 = "L2", "Fused epilogue"
         L3 = "L3", "Complete model"
-        L4 = "L4", "Mixed-precision operator"
+        L4 = "L4", "Large transformer or MoE"
 
     id = models.CharField(max_length=5, primary_key=True)
     slug = models.SlugField(max_length=60, unique=True)

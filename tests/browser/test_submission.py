@@ -118,7 +118,7 @@ def test_markup_in_a_submission_does_not_run(page: Page) -> None:
 def test_pages_fit_a_small_screen(page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 800})
     for path in (
-        "/", "/levels/", "/failures/", "/compare/", "/systems/sample-solutions/", "/spotlight/attention/", "/tasks/",
+        "/", "/levels/", "/failures/", "/compare/", "/spotlight/attention/", "/tasks/",
         "/tasks/attn-softplus-bias-softmin/", "/submit/", "/runs/", "/contract/", "/methodology/",
     ):  # fmt: skip
         page.goto(path)

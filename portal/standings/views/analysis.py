@@ -93,13 +93,13 @@ def read_targets(selection: Selection) -> dict[str, LevelTargets]:
 
 def build_systems_rows(
     systems: Iterable[System], rows: dict[int, list[LevelCell]], selection: Selection
-) -> list[tuple[System, list[tuple[LevelCell, str]]]]:
-    """Return each system with its cells and the address of the runs of each."""
+) -> list[tuple[System, list[tuple[str, LevelCell, str]]]]:
+    """Return each system with its cells: the level, the figures, and the address of their runs."""
     return [
         (
             system,
             [
-                (cell, selection.link_runs(system=system.slug, level=level))
+                (level, cell, selection.link_runs(system=system.slug, level=level))
                 for level, cell in zip(Task.Level.values, rows[system.pk], strict=True)
             ],
         )

@@ -73,6 +73,7 @@ def test_every_figure_links_to_as_many_runs_as_it_says(client: Client, path: str
 def test_levels_say_how_many_runs_stand_behind_a_rate(client: Client) -> None:
     cells = re.findall(r'href="(/runs/\?[^"]+)">[\d.]+ %</a>.*?(\d+) runs?, (\d+) tasks?', read(client, "/levels/"))
     assert cells
+    assert 'data-label="L1"' in read(client, "/levels/")
     for address, runs, _ in cells[:4]:
         assert count_runs(client, address) == int(runs)
 
