@@ -82,6 +82,11 @@ class Board:
         return sum(row.runs for row in self.rows)
 
     @property
+    def claims_order(self) -> bool:
+        """True when there are enough tasks to say anything about the order of systems."""
+        return self.tasks >= FEWEST_TASKS
+
+    @property
     def rejected_fast(self) -> int:
         return sum(row.rejected_fast for row in self.rows)
 
