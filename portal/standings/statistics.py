@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -64,6 +65,8 @@ class PairedComparison:
     lost: int
 
 
+# The library tests a hypothesis besides, which takes a millisecond, and pages ask for the same rates again and again.
+@lru_cache(maxsize=8_192)
 def wilson_interval(successes: int, total: int, confidence: float = CONFIDENCE) -> Interval:
     """Return the Wilson score interval of a rate, as shares from 0 to 1.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from portal.runs.models import Run
 from portal.standings.boards import Board, Measure, build_board, choose_measure, sort_rows
 from portal.standings.charts import Rate, build_level_figure
 from portal.standings.comparisons import FEWEST, MOST, build_comparison
-from portal.standings.counts import FailureCount, Tally, read_failures, read_stamp, read_tallies, remember
+from portal.standings.counts import FailureCount, Result, Tally, read_failures, read_stamp, read_tallies, remember
 from portal.standings.failures import Column, FailureTable, build_failure_table, group_failures
 from portal.standings.levels import LevelCell, LevelTargets, build_level_rows, describe_targets, share_failures
 from portal.standings.models import Standing
@@ -45,24 +45,26 @@ class Page:
         self.stamp = read_stamp()
         self.environment = Environment.objects.filter(pk=self.selection.environment).first()
 
+    def remember(self, name: str, compute: Callable[[], Result]) -> Result:
+        """Return what `compute` gives, kept for this selection until the next verdict."""
+        return remember(name, self.selection.change(sort=""), self.stamp, compute)
+
     @cached_property
     def tallies(self) -> list[Tally]:
-        """The tallies of the page, kept until the next verdict."""
-        chosen = self.selection.change(sort="")
-        return remember("tallies", chosen, self.stamp, lambda: read_tallies(chosen))
+        """The tallies of the page."""
+        return self.remember("tallies", lambda: read_tallies(self.selection))
 
     @cached_property
     def board(self) -> Board:
-        """The board of the page, kept until the next verdict; without rows when nothing was judged."""
-        chosen = self.selection.change(sort="")
+        """The board of the page, without rows when nothing was judged."""
+        environment = self.selection.environment
         if not self.tallies:
-            return Board(chosen.environment, Measure.CLEARED, 0, [])
-        return remember("board", chosen, self.stamp, lambda: build_board(chosen.environment, self.tallies))
+            return Board(environment, Measure.CLEARED, 0, [])
+        return self.remember("board", lambda: build_board(environment, self.tallies))
 
     def read_failures(self) -> list[FailureCount]:
-        """Return the failures of the page, kept until the next verdict."""
-        chosen = self.selection.change(sort="")
-        return remember("failures", chosen, self.stamp, lambda: read_failures(chosen))
+        """Return the failures of the page."""
+        return self.remember("failures", lambda: read_failures(self.selection))
 
     def render(self, request: HttpRequest, template: str, **context: Any) -> HttpResponse:
         """Return the page with its filters."""
@@ -123,7 +125,7 @@ def show_levels(request: HttpRequest) -> HttpResponse:
         levels=Task.Level.choices,
         measure=measure,
         rows=build_systems_rows(systems, rows, page.selection),
-        figure=build_level_figure(levels, rates, measure) if systems else None,
+        figure=page.remember("figure", lambda: build_level_figure(levels, rates, measure)) if systems else None,
         targets=[(level, label, targets[level]) for level, label in Task.Level.choices],
         mix=share_failures(group_failures(page.read_failures()), levels),
     )
