@@ -52,7 +52,7 @@ def test_a_timed_run_that_does_not_count_fits_a_small_screen(page: Page, portal:
 def test_a_timed_run_is_readable_without_scripts(page: Page, portal: Portal) -> None:
     work(portal, "start")
     address = f"/runs/{work(portal, 'finish')}/"
-    page.route("**/*.js", lambda route: route.abort())
+    page.route("**/*.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
     page.goto(address)
     page.get_by_text("Every reading, in milliseconds").click()
     expect(page.get_by_text("Empty windows, clock of the judge")).to_be_visible()
