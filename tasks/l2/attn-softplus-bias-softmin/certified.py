@@ -163,9 +163,7 @@ class ModelNew(nn.Module):
         return y
 
 
-def weigh_sequence(
-    transposed: torch.Tensor, weights: torch.Tensor, statistics: torch.Tensor, tiling: Tiling
-) -> None:
+def weigh_sequence(transposed: torch.Tensor, weights: torch.Tensor, statistics: torch.Tensor, tiling: Tiling) -> None:
     """Write the weights of a sequence, and the factor by which each tile's are scaled."""
     features, tokens = transposed.shape
     tiles = tokens // tiling.score_block
