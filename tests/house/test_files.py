@@ -104,7 +104,8 @@ def test_make_without_a_target_prints_every_described_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/decisions.md"]
+    "document",
+    ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/decisions.md", "docs/adding-a-task.md"],
 )
 def test_every_relative_link_of_a_document_leads_somewhere(document: str) -> None:
     path = ROOT / document
