@@ -344,7 +344,7 @@ def change_element(tensor: torch.Tensor, generator: torch.Generator) -> torch.Te
     value = tensor.clone()
     flat = value.reshape(-1)
     position, other = torch.randint(value.numel(), (2,), generator=generator).tolist()
-    spread = flat.std().nan_to_num(0.0) if value.is_floating_point() else 0
+    spread = flat.std(correction=0) if value.is_floating_point() else 0
     far = (flat.abs().max() + spread + 1.0).ceil() if value.is_floating_point() else flat[other].clone()
     flat[position] = far
     return value
