@@ -156,4 +156,6 @@ def collect(verification: Verification, trial: Trial) -> None:
     if uninterpretable:
         verification.lost = FailureCode.INFRA_EVIDENCE_LOST
         verification.error = f"This environment cannot interpret the kernel; it needs a GPU. {uninterpretable[0]}"
+    # What was printed last is still on its way.
+    trial.session.candidate_process.end_output()
     verification.output = clean_text(trial.session.output())

@@ -269,6 +269,11 @@ class Process:
             self.information = -1
         return self.child.returncode
 
+    def end_output(self) -> None:
+        """Kill the tree, so that everything that it printed has been read."""
+        self.kill("closed")
+        self.reader.join(1.0)
+
     def output(self) -> str:
         """Return the kept output as text; hostile, so escape it wherever it is shown."""
         cut = self.written - len(self.head) - len(self.tail)

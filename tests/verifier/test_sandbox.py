@@ -111,6 +111,19 @@ def test_a_killed_box_leaves_nothing() -> None:
     assert process.reason == "time-out"
 
 
+def test_everything_that_was_printed_is_read() -> None:
+    for number in range(20):
+        reading, writing = os.pipe()
+        script = f"echo line {number}; echo printed >&{writing}; exec sleep 30"
+        process = sandbox.start(["/bin/sh", "-c", script], shown={}, limits=LIMITS, descriptors=[writing])
+        os.close(writing)
+        assert os.read(reading, 100) == b"printed\n"
+        process.end_output()
+        assert process.output() == f"line {number}\n"
+        process.finish()
+        os.close(reading)
+
+
 def test_a_flood_of_output_is_cut() -> None:
     process = sandbox.start(["/bin/sh", "-c", "exec cat /dev/zero"], shown={}, limits=LIMITS)
     process.finish(20)
