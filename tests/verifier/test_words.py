@@ -74,6 +74,18 @@ def test_what_is_written_later_in_a_call_counts(memory: Memory) -> None:
     assert memory.words.own["k"] == {0}
 
 
+def test_a_harmless_launch_hides_none_after_it(memory: Memory) -> None:
+    harmless, packed = (
+        memory.add(torch.zeros(8, dtype=torch.int16)),
+        memory.add(torch.full((8,), 500, dtype=torch.int16)),
+    )
+    memory.words.begin()
+    for address in (harmless, packed, harmless):
+        memory.words.note("k", [Parameter("i16")], [address])
+    memory.words.settle()
+    assert memory.words.own["k"] == {0}
+
+
 def test_an_address_that_the_judge_let_go_is_own_again(memory: Memory) -> None:
     address = memory.add(torch.full((8,), -5, dtype=torch.int32), filled=True)
     memory.words.begin()

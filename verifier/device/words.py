@@ -31,7 +31,7 @@ class Words:
         """Watch a device's tensors by handle, each with its storage's address, and the handles that the judge filled."""
         self.tensors, self.filled = tensors, filled
         self.own: dict[str, set[int]] = defaultdict(set)
-        self.watched: dict[tuple[str, int], tuple[torch.Tensor, int]] = {}
+        self.watched: dict[tuple[str, int, int], tuple[torch.Tensor, int]] = {}
         self.ranges: list[tuple[int, int]] = []
 
     def begin(self) -> None:
@@ -45,16 +45,17 @@ class Words:
         own = self.own[digest]
         for place, (parameter, value) in enumerate(zip(parameters, values, strict=False)):
             found = _POINTEE.match(parameter.pointee)
-            if not found or found[2] == "1" or place in own or (digest, place) in self.watched:
+            if not found or found[2] == "1" or place in own:
                 continue
             address = value.get("base") if isinstance(value, dict) else value
-            if not isinstance(address, int) or self.is_filled(address):
+            # Each memory counts: a first launch may be on harmless values.
+            if not isinstance(address, int) or (digest, place, address) in self.watched or self.is_filled(address):
                 continue
             storage = self.find_storage(address) if "i" in found[1] else None
             if storage is None:
                 own.add(place)
             else:
-                self.watched[digest, place] = storage, int(found[2])
+                self.watched[digest, place, address] = storage, int(found[2])
 
     def is_filled(self, address: int) -> bool:
         """Return whether an address lies in a tensor that the judge filled."""
@@ -72,7 +73,7 @@ class Words:
     def settle(self) -> None:
         """Look at the integers that were watched: what is no place counts as a word of the submission's own."""
         watched, self.watched = self.watched, {}
-        for (digest, place), (content, width) in watched.items():
+        for (digest, place, _), (content, width) in watched.items():
             if not holds_places(content, width):
                 self.own[digest].add(place)
 
