@@ -1,26 +1,34 @@
-"""What the public runs of this installation add up to: read from the verdicts, and kept until the next verdict."""
+"""What the public runs of this installation add up to: read from rows by task, and kept until the next verdict."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from itertools import starmap
+from typing import Any, TypeVar
 
 from django.core.cache import cache
-from django.db.models import Avg, Count, F, Max, Q, Sum
+from django.db.models import Avg, Count, F, Max, Q, QuerySet, Sum
 from django.db.models.functions import Ln
 
-from portal.catalog.models import Task
 from portal.runs.models import Run
-from portal.standings.models import Standing
+from portal.runs.querysets import RunQuerySet
+from portal.standings.models import Standing, TaskStanding
 from portal.standings.selection import Selection
 from verifier.verdict import FailureCode, FailureMode, Outcome
 
 # So long a change of a task's level or family may go unseen.
 KEPT_SECONDS = 300
 Result = TypeVar("Result")
+_KEY = ("environment", "system", "task", "task__level", "task__family")
+# What is counted of each task, in the order of a tally; columns of `TaskStanding` have the same names.
+FIGURES = (
+    "runs", "targeted", "passed", "cleared", "below_target", "rejected", "rejected_fast", "captured",
+    "mean_log_speedup", "latest",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class FailureCount:
-    """How many counted runs of one system at one level have one primary failure code."""
+    """How many counted runs of one system at one level failed in one mode."""
 
     environment: str
     system: int
@@ -55,34 +63,55 @@ class FailureCount:
     runs: int
 
 
-def read_tallies(selection: Selection) -> list[Tally]:
-    """Return the tallies of the runs that `selection` asks for."""
-    tasks = {key: (level, family) for key, level, family in Task.objects.values_list("id", "level", "family")}
-    groups = selection.narrow(Run.objects.counted()).order_by().values_list("environment", "system", "task")
+def count_figures(runs: RunQuerySet, *groups: str) -> QuerySet[Run, Any]:
+    """Return tuples of what `groups` name and the `FIGURES` of the counted runs there."""
     rejected = Q(verdict__outcome=Outcome.REJECTED)
-    rows = groups.annotate(
-        runs=Count("verdict"),
-        targeted=Count("verdict__target"),
-        passed=Count("verdict", filter=Q(verdict__outcome=Outcome.PASSED)),
-        cleared=Count("verdict", filter=~rejected),
-        below_target=Count("verdict", filter=Q(verdict__outcome=Outcome.BELOW_TARGET)),
-        rejected=Count("verdict", filter=rejected),
-        rejected_fast=Count("verdict", filter=rejected & Q(verdict__measured_speedup__gte=F("verdict__target"))),
-        captured=Sum("verdict__capture", default=0.0),
-        mean_log_speedup=Avg(Ln("verdict__speedup"), filter=Q(verdict__speedup__gt=0)),
-        latest=Max("finished_at"),
-    )
-    return [Tally(environment, system, task, *tasks[task], *figures) for environment, system, task, *figures in rows]
+    figures = {
+        "runs": Count("verdict"),
+        "targeted": Count("verdict__target"),
+        "passed": Count("verdict", filter=Q(verdict__outcome=Outcome.PASSED)),
+        "cleared": Count("verdict", filter=~rejected),
+        "below_target": Count("verdict", filter=Q(verdict__outcome=Outcome.BELOW_TARGET)),
+        "rejected": Count("verdict", filter=rejected),
+        "rejected_fast": Count("verdict", filter=rejected & Q(verdict__measured_speedup__gte=F("verdict__target"))),
+        "captured": Sum("verdict__capture", default=0.0),
+        "mean_log_speedup": Avg(Ln("verdict__speedup"), filter=Q(verdict__speedup__gt=0)),
+        "latest": Max("finished_at"),
+    }
+    return runs.order_by().values(*groups).annotate(**figures).values_list(*groups, *FIGURES)
+
+
+def count_failures(runs: RunQuerySet, *groups: str) -> QuerySet[Run, Any]:
+    """Return tuples of what `groups` name, a primary failure code, and how many of the counted runs there have it."""
+    failed = runs.exclude(verdict__primary_failure="").order_by()
+    return failed.values_list(*groups, "verdict__primary_failure").annotate(Count("id"))
+
+
+def read_tallies(selection: Selection) -> list[Tally]:
+    """Return the tallies of the runs that `selection` asks for. As of an earlier day there are no rows, only runs."""
+    if selection.as_of:
+        return list(starmap(Tally, count_figures(selection.narrow(Run.objects.counted()), *_KEY)))
+    rows = TaskStanding.objects.filter(**selection.conditions)
+    return list(starmap(Tally, rows.values_list(*_KEY, *FIGURES)))
+
+
+def _read_failure_rows(selection: Selection) -> Iterator[tuple[str, int, str, str, int]]:
+    groups = ("environment", "system", "task__level")
+    if selection.as_of:
+        yield from count_failures(selection.narrow(Run.objects.counted()), *groups)
+        return
+    rows = TaskStanding.objects.filter(**selection.conditions).values_list(*groups, "failures")
+    for environment, system, level, failures in rows:
+        for code, runs in failures.items():
+            yield environment, system, level, code, runs
 
 
 def read_failures(selection: Selection) -> list[FailureCount]:
     """Return how the runs that `selection` asks for failed, by system and level."""
-    failed = selection.narrow(Run.objects.counted()).exclude(verdict__primary_failure="")
-    groups = failed.order_by().values_list("environment", "system", "task__level", "verdict__primary_failure")
-    return [
-        FailureCount(environment, system, level, FailureCode(code).mode, runs)
-        for environment, system, level, code, runs in groups.annotate(Count("id"))
-    ]
+    counts: Counter[tuple[str, int, str, FailureMode]] = Counter()
+    for environment, system, level, code, runs in _read_failure_rows(selection):
+        counts[environment, system, level, FailureCode(code).mode] += runs
+    return [FailureCount(*key, runs) for key, runs in counts.items()]
 
 
 def read_stamp() -> str:

@@ -1,10 +1,10 @@
-"""What one system has achieved in one environment, kept up to date by the verdict's own transaction."""
+"""What systems have achieved in an environment, by task and as a whole, kept up to date by the verdict's own transaction."""
 
 from __future__ import annotations
 
 from django.db import models
 
-from portal.catalog.models import Environment
+from portal.catalog.models import Environment, Task
 from portal.systems.models import System
 
 
@@ -33,3 +33,30 @@ class Standing(models.Model):
 
     def __str__(self) -> str:
         return f"{self.system_id} in {self.environment_id}"
+
+
+class TaskStanding(models.Model):
+    """The same for one task, so that a board adds up rows and counts no runs. There is none where no run counts."""
+
+    environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="task_standings")
+    system = models.ForeignKey(System, on_delete=models.CASCADE, related_name="task_standings")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="standings")
+    runs = models.PositiveIntegerField()
+    targeted = models.PositiveIntegerField(help_text="Runs judged against a target.")
+    passed = models.PositiveIntegerField()
+    cleared = models.PositiveIntegerField(help_text="Runs that passed gates 0 to 3.")
+    below_target = models.PositiveIntegerField()
+    rejected = models.PositiveIntegerField()
+    rejected_fast = models.PositiveIntegerField()
+    captured = models.FloatField(help_text="The sum of captures.")
+    mean_log_speedup = models.FloatField(null=True, help_text="Over runs with a counted speedup.")
+    latest = models.DateTimeField(help_text="When the last verdict came in.")
+    failures = models.JSONField(default=dict, help_text="Primary failure code to number of runs.")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["environment", "system", "task"], name="task_standing_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.system_id} for {self.task_id} in {self.environment_id}"

@@ -58,11 +58,15 @@ class Selection:
         fields = {name: value for name, value in asdict(self).items() if name != "sort"} | narrower
         return urlencode({"counted": "on"} | {name: str(value) for name, value in fields.items() if value})
 
+    @property
+    def conditions(self) -> dict[str, str]:
+        """What a run, or a row by task, has to fulfil, apart from the date."""
+        paths = {"environment": "environment", "level": "task__level", "family": "task__family", "dtype": "task__dtype"}
+        return {path: value for name, path in paths.items() if (value := getattr(self, name))}
+
     def narrow(self, runs: RunQuerySet) -> RunQuerySet:
         """Return those of `runs` that are asked for."""
-        names = {"environment": "environment", "level": "task__level", "family": "task__family", "dtype": "task__dtype"}
-        chosen: dict[str, Any] = {path: getattr(self, name) for name, path in names.items() if getattr(self, name)}
-        runs = runs.filter(**chosen)
+        runs = runs.filter(**self.conditions)
         return runs.judged_by(self.as_of) if self.as_of else runs
 
 

@@ -1,63 +1,69 @@
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from typing import Any, cast
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, F, Q, QuerySet
 
-from portal.runs.models import Run, Verdict
-from portal.standings.models import Standing
-from portal.standings.statistics import geometric_mean
-from verifier.verdict import FailureCode, Outcome
-
-
-def _count_outcomes(verdicts: QuerySet[Verdict]) -> dict[str, int]:
-    counts = {outcome: Count("id", filter=Q(outcome=outcome)) for outcome in Outcome if outcome != "infrastructure"}
-    fast = Count("id", filter=Q(outcome=Outcome.REJECTED, measured_speedup__gte=F("target")))
-    return verdicts.aggregate(runs=Count("id"), rejected_fast=fast, **counts)
+from portal.runs.models import Run
+from portal.standings.counts import FIGURES, count_failures, count_figures
+from portal.standings.models import Standing, TaskStanding
+from verifier.verdict import FailureCode
 
 
-def _count_tasks(verdicts: QuerySet[Verdict]) -> dict[str, int]:
-    passed = Count("id", filter=Q(outcome=Outcome.PASSED))
-    covered = Count("id", filter=~Q(outcome=Outcome.REJECTED))
-    tasks = list(verdicts.values("run__task").order_by().annotate(passed=passed, covered=covered))
-    return {
-        "tasks": len(tasks),
-        "tasks_covered": sum(task["covered"] > 0 for task in tasks),
-        "tasks_passed_once": sum(task["passed"] > 0 for task in tasks),
-        "tasks_passed_twice": sum(task["passed"] > 1 for task in tasks),
+def _refresh_tasks(key: dict[str, Any], task_id: str | None) -> None:
+    """Count again the runs of one task, or of all tasks, of one system in one environment."""
+    narrowing = key if task_id is None else key | {"task_id": task_id}
+    runs = Run.objects.counted().filter(**narrowing)
+    failures: dict[str, dict[str, int]] = {}
+    for task, code, count in count_failures(runs, "task"):
+        failures.setdefault(task, {})[code] = count
+    rows = [
+        TaskStanding(**key, task_id=task, failures=failures.get(task, {}), **dict(zip(FIGURES, figures, strict=True)))
+        for task, *figures in count_figures(runs, "task")
+    ]
+    TaskStanding.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["environment", "system", "task"],
+        update_fields=[*FIGURES, "failures"],
+    )
+    TaskStanding.objects.filter(**narrowing).exclude(task__in=[row.task_id for row in rows]).delete()
+
+
+def _add_up(rows: Sequence[TaskStanding]) -> dict[str, Any]:
+    """Return the figures of a system from those of its tasks. In the mean speedup every task weighs the same."""
+    sums = {
+        name: sum(getattr(row, name) for row in rows)
+        for name in ("runs", "passed", "below_target", "rejected", "rejected_fast")
+    }
+    logs = [row.mean_log_speedup for row in rows if row.mean_log_speedup is not None]
+    modes: Counter[str] = Counter()
+    for row in rows:
+        for code, count in row.failures.items():
+            modes[FailureCode(code).mode] += count
+    return sums | {
+        "accepted": sums["runs"] - sums["passed"] - sums["below_target"] - sums["rejected"],
+        "tasks": len(rows),
+        "tasks_covered": sum(row.cleared > 0 for row in rows),
+        "tasks_passed_once": sum(row.passed > 0 for row in rows),
+        "tasks_passed_twice": sum(row.passed > 1 for row in rows),
+        "geometric_mean_speedup": math.exp(math.fsum(logs) / len(logs)) if logs else None,
+        "failure_modes": dict(modes),
     }
 
 
-def _count_failure_modes(verdicts: QuerySet[Verdict]) -> dict[str, int]:
-    modes: Counter[str] = Counter()
-    codes = verdicts.exclude(primary_failure="").values_list("primary_failure").order_by().annotate(Count("id"))
-    for code, count in codes:
-        modes[FailureCode(code).mode] += count
-    return dict(modes)
-
-
-def _average_speedup(verdicts: QuerySet[Verdict]) -> float | None:
-    """The geometric mean over tasks of the geometric mean over a task's runs, so that every task weighs the same."""
-    speedups: defaultdict[str, list[float]] = defaultdict(list)
-    for task, speedup in verdicts.filter(speedup__gt=0).values_list("run__task", "speedup"):
-        speedups[task].append(cast(float, speedup))
-    return geometric_mean(map(geometric_mean, speedups.values())) if speedups else None
-
-
 @transaction.atomic
-def refresh_standing(*, environment_id: str, system_id: int) -> Standing:
-    """Count again what `system_id` achieved in `environment_id`."""
+def refresh_standing(*, environment_id: str, system_id: int, task_id: str | None = None) -> Standing:
+    """Count again what `system_id` achieved in `environment_id`: for the task that changed, or for all tasks."""
     key: dict[str, Any] = {"environment_id": environment_id, "system_id": system_id}
     Standing.objects.get_or_create(**key)
     # Of two verdicts at once the second waits here, and then counts the first too.
     standing = Standing.objects.select_for_update().get(**key)
-    verdicts = Verdict.objects.filter(run__in=Run.objects.counted().filter(**key))
-    figures = _count_outcomes(verdicts) | _count_tasks(verdicts)
-    for name, value in figures.items():
+    _refresh_tasks(key, task_id)
+    for name, value in _add_up(list(TaskStanding.objects.filter(**key))).items():
         setattr(standing, name, value)
-    standing.failure_modes = _count_failure_modes(verdicts)
-    standing.geometric_mean_speedup = _average_speedup(verdicts)
     standing.save()
     return standing

@@ -138,6 +138,15 @@ def estimate_pass_all(passes: Sequence[int], runs: int, draws: int) -> float:
     return math.fsum(math.comb(count, draws) / ways for count in passes) / len(passes)
 
 
+# Always the same draws, and to make them takes longer than to use them: 4 MB for 100 tasks.
+@lru_cache(maxsize=8)
+def draw_tasks(tasks: int) -> NDArray[np.float64]:
+    """Return how often each of `tasks` is in each of `RESAMPLES` draws, with shape (RESAMPLES, tasks)."""
+    draws = np.random.default_rng(_SEED).multinomial(tasks, np.full(tasks, 1 / tasks), size=RESAMPLES).astype(float)
+    draws.flags.writeable = False
+    return draws
+
+
 def bootstrap_ratios(numerators: ArrayLike, denominators: ArrayLike) -> NDArray[np.float64]:
     """Return each system's sum of numerators over its sum of denominators, in `RESAMPLES` draws of the tasks.
 
@@ -146,8 +155,7 @@ def bootstrap_ratios(numerators: ArrayLike, denominators: ArrayLike) -> NDArray[
     so that differences between them are paired by task.
     """
     above, below = np.asarray(numerators, float), np.asarray(denominators, float)
-    tasks = above.shape[0]
-    draws = np.random.default_rng(_SEED).multinomial(tasks, np.full(tasks, 1 / tasks), size=RESAMPLES)
+    draws = draw_tasks(above.shape[0])
     totals = draws @ below
     return np.divide(draws @ above, totals, out=np.full(totals.shape, np.nan), where=totals > 0)
 

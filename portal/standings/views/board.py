@@ -8,8 +8,10 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.feedgenerator import Atom1Feed
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from portal.catalog.models import Environment
@@ -62,26 +64,38 @@ def build_published_figure() -> dict[str, Any]:
     return build_rate_figure(rates, "Pass rate with 95 % interval")
 
 
-def load_figure(shown: ShownBoard, selection: Selection, stamp: str) -> dict[str, Any]:
-    """Return the chart of one board, kept until the next verdict: to build it takes longer than all the rest."""
-    return remember(f"figure {shown.board.environment}", selection, stamp, partial(build_board_figure, shown))
-
-
-@require_safe
-def show_board(request: HttpRequest) -> HttpResponse:
-    """Show what was published and, apart from it, what was verified here."""
+@cache
+def render_published() -> SafeString:
+    """Return the published half of the board, which never changes."""
     snapshot = load_snapshot()
-    form = SelectionForm(request.GET)
-    selection, stamp = form.read(), read_stamp()
-    boards = load_boards(selection, stamp)
     context = {
         "snapshot": snapshot,
         "rows": build_rows(snapshot),
         "segments": build_segments(snapshot.runs),
         "figure": build_published_figure(),
-        "form": form,
+    }
+    return render_to_string("standings/_published.html", context)
+
+
+def render_verified(form: SelectionForm, selection: Selection, stamp: str) -> SafeString:
+    """Return the half of the board that was verified here."""
+    boards = [(shown, build_board_figure(shown)) for shown in load_boards(selection, stamp)]
+    return render_to_string("standings/_verified.html", {"form": form, "selection": selection, "boards": boards})
+
+
+@require_safe
+def show_board(request: HttpRequest) -> HttpResponse:
+    """Show what was published and, apart from it, what was verified here."""
+    form = SelectionForm(request.GET)
+    selection, stamp = form.read(), read_stamp()
+    compute = partial(render_verified, form, selection, stamp)
+    # What the visitor got wrong stands in the form, so such a page is not kept.
+    verified = compute() if form.errors else remember("verified", selection, stamp, compute)
+    context = {
+        "snapshot": load_snapshot(),
         "selection": selection,
-        "boards": [(shown, load_figure(shown, selection, stamp)) for shown in boards],
+        "published": render_published(),
+        "verified": verified,
     }
     return render(request, "standings/board.html", context)
 

@@ -10,6 +10,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from portal.runs.models import Run
+from portal.runs.services import set_visibility
 from portal.standings.boards import build_board
 from portal.standings.counts import read_tallies
 from portal.standings.models import Standing
@@ -143,6 +144,7 @@ def test_a_system_without_a_visible_run_is_not_there(visit: Visit, submit: Submi
 
 def test_private_runs_enter_no_figure(client: Client, catalog: None, people: People) -> None:
     populate(30, systems=1)
-    Run.objects.update(visibility="private")
+    for run in Run.objects.select_related("submitted_by"):
+        set_visibility(run=run, user=run.submitted_by, visibility="private", release_source=False)
     for path in ("/levels/", "/failures/", "/"):
         assert "30 runs" not in read(client, path)
