@@ -55,10 +55,12 @@ INSTALLED_APPS = [
     "portal.systems",
     "portal.runs",
     "portal.standings",
+    "portal.review",
     "portal.ops",
 ]
 
 MIDDLEWARE = [
+    "portal.review.middleware.OriginMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "portal.ops.middleware.PermissionsPolicyMiddleware",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.db.backends.base.operations import BaseDatabaseOperations
 from pytest_django import Settings
 
 from portal.accounts.models import Team, User
 from portal.accounts.services import add_member, create_team
 from portal.catalog.models import Environment, Task
 from portal.catalog.services import load_catalog
+from portal.review.append_only import guard_table, release_table
 from portal.runs.models import Run
 from portal.runs.services import submit_run
 from portal.systems.models import System
@@ -21,14 +25,35 @@ from tests.portal.factories import SOURCE
 
 @dataclass(frozen=True)
 class People:
-    """Alice owns the team, Bob is a member of it, Charlie is a stranger with a team of his own."""
+    """Alice owns the team, Bob is a member of it, Charlie is a stranger with a team of his own; staff is a reviewer."""
 
     alice: User
     bob: User
     charlie: User
     staff: User
+    admin: User
     team: Team
     other_team: Team
+
+
+GUARDED = {"review_trailevent": ("number", "hash", "previous_hash"), "runs_verdict": ("id",)}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _emptying_of_guarded_tables() -> Iterator[None]:
+    """Let the test database be emptied between tests that commit, although no row of some tables may be deleted."""
+    empty = BaseDatabaseOperations.execute_sql_flush
+
+    def release_and_empty(self: BaseDatabaseOperations, statements: list[str]) -> None:
+        for table in GUARDED:
+            release_table(connection, table)
+        empty(self, statements)
+        for table, unique in GUARDED.items():
+            guard_table(connection, table, unique)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseDatabaseOperations, "execute_sql_flush", release_and_empty)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +67,10 @@ def plain_static_files(settings: Settings) -> None:
 def people(db: None) -> People:
     alice, bob, charlie = (User.objects.create_user(name) for name in ("alice", "bob", "charlie"))
     staff = User.objects.create_user("staff", is_staff=True)
+    admin = User.objects.create_superuser("admin")
     team = create_team(slug="kernels", name="Kernel team", owner=alice)
     add_member(team=team, user=bob)
-    return People(alice, bob, charlie, staff, team, create_team(slug="others", name="Other team", owner=charlie))
+    return People(alice, bob, charlie, staff, admin, team, create_team(slug="others", name="Other team", owner=charlie))
 
 
 @pytest.fixture

@@ -6,26 +6,26 @@ lost, and comes back, changes nothing.
 
 from __future__ import annotations
 
-import json
 import uuid
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Coalesce, Now
-from pydantic import JsonValue
 
+from portal.review.trail import record_event
 from portal.runs import dispatch
-from portal.runs.models import Attempt, GateResult, Run, Verdict
+from portal.runs.models import Attempt, Run, Verdict
 from portal.runs.querysets import RunQuerySet
+from portal.runs.revisions import keep_verdict, replace_nul, summarise_verdict
 from portal.runs.states import HELD, State
 from portal.standings.services import refresh_standing
-from verifier.verdict import Outcome, compute_digest
+from verifier.verdict import Outcome
 from verifier.verdict import Verdict as VerdictBody
 
 LOG_CAP = 16_384
@@ -107,20 +107,25 @@ def renew_lease(*, token: uuid.UUID) -> LeaseStatus:
 def _end_attempt(run: Run, outcome: Attempt.Outcome, reason: str, log_tail: str) -> Attempt:
     attempt = run.attempts.get(number=run.attempt)
     attempt.outcome = outcome
-    attempt.reason = _clean(reason)[:300]
-    attempt.log_tail = _clean(log_tail)[-LOG_CAP:]
+    attempt.reason = replace_nul(reason)[:300]
+    attempt.log_tail = replace_nul(log_tail)[-LOG_CAP:]
     attempt.ended_at = Now()
     attempt.save(update_fields=["outcome", "reason", "log_tail", "ended_at"])
     return attempt
 
 
 def _give_back(run: Run, outcome: Attempt.Outcome, reason: str, log_tail: str = "") -> State:
-    """End the attempt of a locked run: cancelled when that was asked, else queued while attempts are left."""
+    """End the attempt of a locked run: cancelled when that was asked, else queued while attempts are left.
+
+    A run that was verified again keeps the verdict that it has.
+    """
     if run.cancel_requested_at:
         state, outcome = State.CANCELLED, Attempt.Outcome.CANCELLED
     else:
         state = State.QUEUED if run.attempt < run.max_attempts else State.CRASHED
-    ended = {} if state is State.QUEUED else {"finished_at": Now()}
+    if run.verdict_id and state is not State.QUEUED:
+        state = State.FINISHED
+    ended = {} if state is State.QUEUED else {"finished_at": Coalesce("finished_at", Now())}
     if not Run.objects.filter(lease_token=run.lease_token).move(state, **_RELEASED, **ended):
         raise LeaseLost
     _end_attempt(run, outcome, reason, log_tail)
@@ -149,22 +154,6 @@ def expire_leases_of(worker: str) -> int:
     return Run.objects.filter(worker=worker).held().update(lease_expires_at=Now())
 
 
-def _replace_nul(value: JsonValue) -> JsonValue:
-    """Return JSON data with every NUL character replaced: PostgreSQL keeps none."""
-    match value:
-        case str():
-            return _clean(value)
-        case list():
-            return [_replace_nul(item) for item in value]
-        case dict():
-            return {_clean(key): _replace_nul(item) for key, item in value.items()}
-    return value
-
-
-def _clean(text: str) -> str:
-    return text.replace("\0", "\ufffd")
-
-
 def _check_verdict(run: Run, verdict: VerdictBody) -> None:
     expected = (run.task_id, run.environment_id, run.source_id)
     found = (verdict.task, verdict.environment, verdict.solution_sha256)
@@ -172,27 +161,9 @@ def _check_verdict(run: Run, verdict: VerdictBody) -> None:
         raise VerdictMismatch(f"The verdict is for {found}, the run for {expected}.")
 
 
-def _keep_verdict(run: Run, attempt: Attempt, verdict: VerdictBody) -> Verdict:
-    body = cast(dict[str, Any], _replace_nul(json.loads(verdict.to_json())))
-    figures = {name: body[name] for name in ("speedup", "measured_speedup", "target", "reward", "capture")}
-    row = Verdict.objects.create(
-        run=run,
-        attempt=attempt,
-        outcome=verdict.outcome,
-        primary_failure=verdict.primary_failure or "",
-        failures=body["failures"],
-        verifier_version=verdict.verifier_version,
-        body=body,
-        digest=compute_digest(verdict),
-        **figures,
-    )
-    GateResult.objects.bulk_create(GateResult(verdict=row, **result) for result in body["gates"])
-    return row
-
-
 @transaction.atomic
 def finish_run(*, token: uuid.UUID, verdict: VerdictBody, log_tail: str = "") -> Verdict | None:
-    """Write the verdict, once, with everything that follows from it.
+    """Write the verdict, once, with everything that follows from it. Of a run verified again it is a revision.
 
     An infrastructure fault is no verdict: the run is given back, and None returned.
     Raises LeaseLost, and VerdictMismatch for a verdict that is not this run's.
@@ -203,8 +174,18 @@ def finish_run(*, token: uuid.UUID, verdict: VerdictBody, log_tail: str = "") ->
         reason = f"{verdict.primary_failure or 'The verifier could not decide.'} {verdict.evidence.error}".strip()
         _give_back(run, Attempt.Outcome.INFRASTRUCTURE, reason, log_tail)
         return None
-    if not _held_by(token).move(State.FINISHED, finished_at=Now(), **_RELEASED):
+    attempt = _end_attempt(run, Attempt.Outcome.FINISHED, "", log_tail)
+    row = keep_verdict(run=run, attempt=attempt, verdict=verdict, reason="Verified again." if run.verdict_id else "")
+    ended = {"finished_at": Coalesce("finished_at", Now()), "verdict": row}
+    if not _held_by(token).move(State.FINISHED, **ended, **_RELEASED):
         raise LeaseLost
-    row = _keep_verdict(run, _end_attempt(run, Attempt.Outcome.FINISHED, "", log_tail), verdict)
-    refresh_standing(environment_id=run.environment_id, system_id=run.system_id)
+    refresh_standing(environment_id=run.environment_id, system_id=run.system_id, task_id=run.task_id)
+    record_event(
+        actor=None,
+        agent=attempt.worker,
+        action="verdict.write" if row.number == 1 else "verdict.revise",
+        subject=run,
+        before=summarise_verdict(run.verdict),
+        after=summarise_verdict(row),
+    )
     return row

@@ -7,16 +7,19 @@ import uuid
 from django.contrib.auth.models import AnonymousUser
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Now
 
 from portal.accounts.models import Team, User
 from portal.catalog.models import Environment, Task
-from portal.runs.querysets import RunQuerySet
+from portal.runs.querysets import RunQuerySet, VerdictQuerySet
 from portal.runs.states import HELD, TERMINAL, State
 from portal.systems.models import System
 from verifier.verdict import FailureCode, Gate, GateStatus, Outcome
 from verifier.verdict import Verdict as VerdictBody
 
 _NO_LEASE = Q(lease_token__isnull=True, lease_expires_at__isnull=True, worker="")
+# A run that is verified again has ended before, and its verdict stands meanwhile.
+_NOT_ENDED = Q(finished_at__isnull=True) | Q(verdict__isnull=False)
 
 
 def _choices(values: type[Gate | GateStatus | Outcome | FailureCode]) -> list[tuple[str, str]]:
@@ -55,6 +58,13 @@ class Run(models.Model):
     source_released = models.BooleanField(default=False, help_text="Everybody who sees the run may read its source.")
     visibility = models.CharField(max_length=7, choices=Visibility.choices, default=Visibility.PRIVATE)
 
+    verdict = models.OneToOneField(
+        "Verdict",
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="current_of",
+        help_text="The one that stands: the last of its revisions.",
+    )
     state = models.CharField(max_length=9, choices=State.choices, default=State.QUEUED)
     priority = models.SmallIntegerField(default=0, help_text="Higher goes first.")
     attempt = models.PositiveSmallIntegerField(default=0, help_text="How often a worker claimed the run.")
@@ -88,16 +98,16 @@ class Run(models.Model):
             ),
             models.CheckConstraint(condition=Q(attempt__lte=F("max_attempts")), name="run_attempts_bounded"),
             models.CheckConstraint(
-                condition=~Q(state="queued") | (_NO_LEASE & Q(finished_at__isnull=True, attempt__lt=F("max_attempts"))),
+                condition=~Q(state="queued") | (_NO_LEASE & _NOT_ENDED & Q(attempt__lt=F("max_attempts"))),
                 name="run_queued_consistent",
             ),
             models.CheckConstraint(
                 condition=~Q(state__in=["leased", "running"])
-                | Q(
+                | _NOT_ENDED
+                & Q(
                     lease_token__isnull=False,
                     lease_expires_at__isnull=False,
                     started_at__isnull=False,
-                    finished_at__isnull=True,
                     attempt__gte=1,
                 ),
                 name="run_held_consistent",
@@ -122,15 +132,24 @@ class Run(models.Model):
         """True when nothing more will happen to the run."""
         return self.state in TERMINAL
 
+    @property
+    def is_verified_again(self) -> bool:
+        """True while a worker is to judge, or judges, a run that has a verdict already."""
+        return self.verdict_id is not None and not self.is_terminal
+
+    def is_shared_with(self, user: User | AnonymousUser) -> bool:
+        """True when the run is the user's own or one of their team."""
+        return user.is_authenticated and (
+            user.pk == self.submitted_by_id or self.team.memberships.filter(user=user).exists()
+        )
+
     def is_owned_by(self, user: User | AnonymousUser) -> bool:
         """True when `user` may cancel the run and change who sees it."""
-        return user.is_authenticated and (
-            user.is_staff or user.pk == self.submitted_by_id or self.team.memberships.filter(user=user).exists()
-        )
+        return user.is_authenticated and (user.is_superuser or self.is_shared_with(user))
 
     def source_readable_by(self, user: User | AnonymousUser) -> bool:
         """True when `user`, who sees the run, may also read what was submitted."""
-        return self.source_released or self.is_owned_by(user)
+        return self.source_released or (user.is_authenticated and user.is_staff) or self.is_owned_by(user)
 
 
 class Attempt(models.Model):
@@ -167,10 +186,17 @@ class Attempt(models.Model):
 
 
 class Verdict(models.Model):
-    """What the verifier found. At most one a run; never updated."""
+    """What the verifier found, or what a reviewer decided. Never updated: a correction is a revision, a further row."""
 
-    run = models.OneToOneField(Run, on_delete=models.PROTECT, related_name="verdict")
-    attempt = models.OneToOneField(Attempt, on_delete=models.PROTECT, related_name="verdict")
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="verdicts")
+    number = models.PositiveSmallIntegerField(default=1, help_text="1 for the first verdict, then its revisions.")
+    attempt = models.ForeignKey(
+        Attempt, on_delete=models.PROTECT, related_name="verdicts", help_text="The one whose evidence it rests on."
+    )
+    reason = models.TextField(blank=True, help_text="Why the verdict before it was revised.")
+    decided_by = models.ForeignKey(
+        User, on_delete=models.PROTECT, related_name="+", null=True, help_text="None when the verifier judged."
+    )
     outcome = models.CharField(max_length=14, choices=_choices(Outcome))
     primary_failure = models.CharField(max_length=40, choices=_choices(FailureCode), blank=True)
     failures = models.JSONField(default=list)
@@ -182,11 +208,19 @@ class Verdict(models.Model):
     verifier_version = models.CharField(max_length=60)
     body = models.JSONField()
     digest = models.CharField(max_length=64)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    objects = VerdictQuerySet.as_manager()
 
     class Meta:
+        ordering = ["number"]
         indexes = [models.Index(fields=["outcome", "primary_failure"], name="verdict_by_failure")]
         constraints = [
+            models.UniqueConstraint(fields=["run", "number"], name="verdict_number_once_per_run"),
+            models.CheckConstraint(
+                condition=Q(number=1, reason="", decided_by__isnull=True) | (Q(number__gt=1) & ~Q(reason="")),
+                name="verdict_revision_has_reason",
+            ),
             models.CheckConstraint(
                 condition=Q(outcome__in=["passed", "accepted", "below_target", "rejected"]),
                 name="verdict_never_infrastructure",

@@ -3,9 +3,10 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any
 
+from django.apps import apps
 from django.contrib.auth.models import AnonymousUser
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.functions import Now
 
 from portal.runs.states import HELD, OPEN, State, list_sources
@@ -13,7 +14,25 @@ from verifier.verdict import FailureCode, FailureMode, Outcome
 
 if TYPE_CHECKING:
     from portal.accounts.models import User
-    from portal.runs.models import Run
+    from portal.runs.models import Run, Verdict  # noqa: F401  a base class names it
+
+
+def end_of(day: date) -> datetime:
+    """Return the last moment of `day` in UTC."""
+    return datetime.combine(day, time.max, tzinfo=UTC)
+
+
+class VerdictQuerySet(models.QuerySet["Verdict"]):
+    def current(self) -> VerdictQuerySet:
+        """The verdicts that stand: of each run the last revision."""
+        return self.filter(run__verdict=F("pk"))
+
+    def standing_on(self, day: date) -> VerdictQuerySet:
+        """The verdicts that stood at the end of `day`, in UTC."""
+        later = self.model.objects.filter(
+            run=OuterRef("run"), number__gt=OuterRef("number"), created_at__lte=end_of(day)
+        )
+        return self.filter(~Exists(later), created_at__lte=end_of(day))
 
 
 class RunQuerySet(models.QuerySet["Run"]):
@@ -29,11 +48,12 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def counted(self) -> RunQuerySet:
         """The runs that standings count: public, with a verdict."""
-        return self.filter(visibility="public", state=State.FINISHED)
+        return self.filter(visibility="public", verdict__isnull=False)
 
     def judged_by(self, day: date) -> RunQuerySet:
-        """The runs that had a verdict at the end of `day`, in UTC."""
-        return self.filter(finished_at__lte=datetime.combine(day, time.max, tzinfo=UTC))
+        """The runs that had a verdict at the end of `day`, in UTC, each joined to that verdict as `verdicts`."""
+        verdicts = VerdictQuerySet(apps.get_model("runs", "Verdict"))
+        return self.filter(verdicts__in=verdicts.standing_on(day))
 
     def failed_by(self, mode: FailureMode) -> RunQuerySet:
         """The runs whose primary failure belongs to `mode`."""
@@ -46,7 +66,7 @@ class RunQuerySet(models.QuerySet["Run"]):
         )
 
     def open(self) -> RunQuerySet:
-        """The runs to which something will still happen."""
+        """The runs that wait for their verdict, or for a further one."""
         return self.filter(state__in=OPEN)
 
     def due(self) -> RunQuerySet:
@@ -71,7 +91,7 @@ class RunQuerySet(models.QuerySet["Run"]):
     def for_lists(self) -> RunQuerySet:
         """Join what a list shows and leave out the long texts."""
         return self.select_related("task", "environment", "system", "team", "verdict").defer(
-            "verdict__body", "task__instruction", "task__reference_source", "progress"
+            "verdict__body", "verdict__reason", "task__instruction", "task__reference_source", "progress"
         )
 
     def move(self, state: State, **changes: Any) -> int:

@@ -7,12 +7,14 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 
 from django.contrib.auth.models import AnonymousUser
 
 from portal.accounts.models import User
 from portal.ops.models import Worker
 from portal.runs.models import Attempt, Run
+from portal.runs.models import Verdict as VerdictRow
 from portal.runs.speed import Speed, build_speed
 from portal.runs.states import State
 from verifier.verdict import Check, Gate, Verdict
@@ -68,7 +70,7 @@ class Report:
     @property
     def announcement(self) -> str:
         """One sentence on where the run is, for a screen reader."""
-        if self.verdict:
+        if self.verdict and self.run.is_terminal:
             code = self.verdict.primary_failure
             return f"Finished: {self.verdict.outcome.replace('_', ' ')}{f', {code}' if code else ''}."
         if self.run.state == State.QUEUED:
@@ -100,14 +102,26 @@ def describe_attempt(attempt: Attempt, awaited: str) -> Step:
     return Step(f"Attempt {attempt.number}", attempt.started_at, " ".join(filter(None, words)), current)
 
 
-def build_steps(run: Run, attempts: Iterable[Attempt], ahead: int) -> list[Step]:
+def describe_verdict(verdict: VerdictRow) -> Step:
+    """Return the timeline's entry of one verdict: the first ended the run, the others are revisions."""
+    if verdict.number == 1:
+        return Step(State.FINISHED.label, verdict.created_at)
+    return Step("Verdict revised" if verdict.decided_by_id else "Verified again", verdict.created_at)
+
+
+def build_steps(run: Run, attempts: Iterable[Attempt], verdicts: Iterable[VerdictRow], ahead: int) -> list[Step]:
     """Return the way of `run` so far, the latest step last."""
     awaited = find_awaited(run)
-    steps = [Step("Submitted", run.queued_at), *(describe_attempt(attempt, awaited) for attempt in attempts)]
+    happened = [
+        *((attempt.started_at, describe_attempt(attempt, awaited)) for attempt in attempts),
+        *((verdict.created_at, describe_verdict(verdict)) for verdict in verdicts),
+    ]
+    # The attempt that a verdict ended began before it.
+    steps = [Step("Submitted", run.queued_at), *(step for _, step in sorted(happened, key=itemgetter(0)))]
     if run.state == State.QUEUED:
         waiting = "Next in line." if not ahead else f"{ahead} ahead in the queue."
         steps.append(Step("Waiting for a worker", None, waiting, current=True))
-    elif run.is_terminal:
+    elif run.is_terminal and run.verdict is None:
         steps.append(Step(run.get_state_display(), run.finished_at))
     return steps
 
@@ -134,12 +148,12 @@ def build_gates(run: Run, verdict: Verdict | None) -> list[GateProgress]:
     ]
 
 
-def read_verdict(run: Run, user: User | AnonymousUser) -> Verdict:
-    """Return the verdict of a finished `run` as `user` may see it.
+def read_verdict(run: Run, row: VerdictRow, user: User | AnonymousUser) -> Verdict:
+    """Return a verdict of `run` as `user` may see it.
 
     Only reviewers see hidden distributions named. Only who may read the source sees what it printed.
     """
-    verdict = run.verdict.parse_body()
+    verdict = row.parse_body()
     if not user.is_staff:
         verdict = mask_hidden_distributions(verdict)
     return verdict if run.source_readable_by(user) else withhold_output(verdict)
@@ -153,11 +167,12 @@ def find_kernel_lines(source: str) -> dict[str, int]:
 
 def build_report(run: Run, user: User | AnonymousUser) -> Report:
     """Return what `user` may see of `run`."""
-    verdict = read_verdict(run, user) if run.state == State.FINISHED else None
+    verdict = read_verdict(run, run.verdict, user) if run.verdict else None
     queued = run.state == State.QUEUED
     ahead = Run.objects.ahead_of(run).count() if queued else 0
     served = not queued or Worker.objects.alive().filter(environment_slug=run.environment_id).exists()
-    steps = build_steps(run, run.attempts.defer("log_tail"), ahead)
+    verdicts = run.verdicts.defer("body") if run.verdict else []
+    steps = build_steps(run, run.attempts.defer("log_tail"), verdicts, ahead)
     lines = find_kernel_lines(run.source.text) if verdict and run.source_readable_by(user) else {}
     return Report(run, steps, build_gates(run, verdict), verdict, ahead, served, lines)
 

@@ -11,6 +11,7 @@ from django.db.models.functions import Coalesce, Now
 
 from portal.accounts.models import User
 from portal.catalog.models import Environment, Task
+from portal.review.trail import record_event
 from portal.runs import dispatch
 from portal.runs.models import Run, Source
 from portal.runs.states import HELD, State
@@ -83,6 +84,8 @@ def submit_run(  # noqa: PLR0913  each is named at the call
         visibility=visibility,
     )
     transaction.on_commit(partial(dispatch.wake, environment.slug), robust=True)
+    submitted = {"task": task.pk, "environment": environment.pk, "system": system.slug, "source": run.source_id}
+    record_event(actor=user, action="run.submit", subject=run, after=submitted | {"visibility": visibility})
     return run
 
 
@@ -98,13 +101,16 @@ def cancel_run(*, run: Run, user: User) -> Run:
     Raises PermissionDenied, and ValidationError when the run has ended.
     """
     _check_owner(run, user)
-    row = Run.objects.filter(pk=run.pk)
+    # A run that is verified again has ended: its submitter may not stop what a reviewer asked for.
+    row = Run.objects.filter(pk=run.pk, verdict__isnull=True)
     waiting = row.filter(state=State.QUEUED)
     if not waiting.move(State.CANCELLED, finished_at=Now(), cancel_requested_at=Now()):
         held = row.filter(state__in=HELD)
         if not held.update(cancel_requested_at=Coalesce("cancel_requested_at", Now())):
             raise ValidationError("This run has ended and cannot be cancelled.", code="ended")
+    before = run.state
     run.refresh_from_db()
+    record_event(actor=user, action="run.cancel", subject=run, before={"state": before}, after={"state": run.state})
     return run
 
 
@@ -114,7 +120,10 @@ def set_visibility(*, run: Run, user: User, visibility: str, release_source: boo
     _check_owner(run, user)
     if visibility not in Run.Visibility.values:
         raise ValidationError({"visibility": f"Choose one of: {', '.join(Run.Visibility.values)}."})
-    Run.objects.filter(pk=run.pk).update(visibility=visibility, source_released=release_source)
-    refresh_standing(environment_id=run.environment_id, system_id=run.system_id)
+    before = {"visibility": run.visibility, "source_released": run.source_released}
+    after = {"visibility": visibility, "source_released": release_source}
+    Run.objects.filter(pk=run.pk).update(**after)
+    refresh_standing(environment_id=run.environment_id, system_id=run.system_id, task_id=run.task_id)
     run.refresh_from_db()
+    record_event(actor=user, action="run.show", subject=run, before=before, after=after)
     return run

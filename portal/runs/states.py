@@ -18,15 +18,16 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.QUEUED: frozenset({State.LEASED, State.CANCELLED}),
     State.LEASED: frozenset({State.RUNNING, State.QUEUED, State.FINISHED, State.CANCELLED, State.CRASHED}),
     State.RUNNING: frozenset({State.QUEUED, State.FINISHED, State.CANCELLED, State.CRASHED}),
-    State.FINISHED: frozenset(),
+    # To be verified again; the verdict stands meanwhile.
+    State.FINISHED: frozenset({State.QUEUED}),
     State.CANCELLED: frozenset(),
     State.CRASHED: frozenset(),
 }
 
 # A worker holds the run.
 HELD = frozenset({State.LEASED, State.RUNNING})
-# Nothing more will happen to the run.
-TERMINAL = frozenset(state for state, following in TRANSITIONS.items() if not following)
+# Nothing more will happen to the run, unless a reviewer has it verified again.
+TERMINAL = frozenset({State.FINISHED, State.CANCELLED, State.CRASHED})
 # Something will still happen to the run.
 OPEN = frozenset(State) - TERMINAL
 

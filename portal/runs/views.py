@@ -18,6 +18,7 @@ from django_htmx.http import HttpResponseStopPolling
 from portal.accounts.models import User
 from portal.catalog.markup import highlight_python
 from portal.catalog.models import Task
+from portal.review.trail import note_source_reading
 from portal.runs.forms import RunFilterForm, SubmissionForm, VisibilityForm
 from portal.runs.models import Run
 from portal.runs.report import Report, build_report, read_verdict
@@ -50,7 +51,10 @@ def find_initial(request: HttpRequest) -> dict[str, Any]:
     except ValueError:
         return {"task": task}
     run = get_run(request, earlier)
-    text = run.source.text if run.source_readable_by(request.user) else ""
+    readable = run.source_readable_by(request.user)
+    if readable:
+        note_source_reading(run=run, reader=request.user, request=request)
+    text = run.source.text if readable else ""
     return {"task": run.task_id, "system": run.system_id, "environment": run.environment_id, "text": text}
 
 
@@ -128,6 +132,8 @@ def show_run(request: HttpRequest, public_id: UUID) -> HttpResponse:
     """Show one run: where it is, what each gate saw, and its source to those who may read it."""
     run = get_run(request, public_id)
     readable = run.source_readable_by(request.user)
+    if readable:
+        note_source_reading(run=run, reader=request.user, request=request)
     report = build_report(run, request.user)
     context = {
         "report": report,
@@ -163,9 +169,9 @@ def show_status(request: HttpRequest, public_id: UUID) -> HttpResponse:
 def download_verdict(request: HttpRequest, public_id: UUID) -> HttpResponse:
     """Send the verdict as JSON."""
     run = get_run(request, public_id)
-    if not hasattr(run, "verdict"):
+    if run.verdict is None:
         raise Http404
-    verdict = read_verdict(run, request.user)
+    verdict = read_verdict(run, run.verdict, request.user)
     response = JsonResponse(verdict.model_dump(mode="json"), json_dumps_params={"indent": 2})
     response["Content-Disposition"] = f'attachment; filename="verdict-{run.public_id}.json"'
     return response
@@ -177,6 +183,7 @@ def download_source(request: HttpRequest, public_id: UUID) -> HttpResponse:
     run = get_run(request, public_id)
     if not run.source_readable_by(request.user):
         raise Http404
+    note_source_reading(run=run, reader=request.user, request=request)
     response = HttpResponse(run.source.text, content_type="text/plain; charset=utf-8")
     response["Content-Disposition"] = 'attachment; filename="solution.py"'
     return response

@@ -112,10 +112,13 @@ def write_batch(
         for run, moment in zip(runs, moments, strict=True)
     )
     kinds = [choose_kind(skill, draw) for _, _, skill in plan]
-    Verdict.objects.bulk_create(
-        Verdict(run=run, attempt=attempt, **draw_verdict(kind, draw))
+    verdicts = Verdict.objects.bulk_create(
+        Verdict(run=run, attempt=attempt, created_at=run.finished_at, **draw_verdict(kind, draw))
         for run, attempt, kind in zip(runs, attempts, kinds, strict=True)
     )
+    for run, verdict in zip(runs, verdicts, strict=True):
+        run.verdict = verdict
+    Run.objects.bulk_update(runs, ["verdict"], batch_size=500)
 
 
 def choose_kind(skill: int, draw: random.Random) -> Kind:

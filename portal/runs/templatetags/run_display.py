@@ -134,8 +134,8 @@ def check_badge(check: Check | DistributionRecord) -> dict[str, str]:
 
 @register.inclusion_tag("partials/badge.html")
 def run_badge(run: Run) -> dict[str, str]:
-    """Show the state of a run, or its outcome when it has one."""
-    if run.state == State.FINISHED:
+    """Show the outcome of a run, or its state while it has none."""
+    if run.verdict:
         outcome = Outcome(run.verdict.outcome)
         accepted = NO_TARGET if run.environment.timed else NOT_TIMED
         label = accepted if outcome is Outcome.ACCEPTED else OUTCOME_LABELS[outcome]

@@ -14,7 +14,8 @@ from tests.portal.pages.conftest import Finish, Visit, start_run
         ("charlie", 404, State.QUEUED),
         ("bob", 302, State.CANCELLED),
         ("alice", 302, State.CANCELLED),
-        ("staff", 302, State.CANCELLED),
+        ("staff", 404, State.QUEUED),
+        ("admin", 302, State.CANCELLED),
     ],
 )
 def test_who_cancels_a_waiting_run(visit: Visit, submit: Submit, role: str, status: int, state: State) -> None:

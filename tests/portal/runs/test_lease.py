@@ -122,7 +122,7 @@ class TestFinish:
         assert gates[0] == ("intake", "passed")
         assert gates[4] == ("performance", "not_timed")
         attempt = run.attempts.get()
-        assert (attempt.outcome, attempt.log_tail, attempt.verdict) == ("finished", "last words", verdict)
+        assert (attempt.outcome, attempt.log_tail, attempt.verdicts.get()) == ("finished", "last words", verdict)
 
     def test_a_second_finish_is_refused(self, run: Run) -> None:
         token = token_of(claim())

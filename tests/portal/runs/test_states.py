@@ -55,5 +55,9 @@ def test_every_open_state_leads_to_an_end() -> None:
     assert all(TRANSITIONS[state] & (TERMINAL | HELD) for state in OPEN)
 
 
+def test_only_a_run_with_a_verdict_is_queued_again() -> None:
+    assert set(list_sources(State.QUEUED)) - HELD == {State.FINISHED}
+
+
 def test_only_a_held_run_finishes() -> None:
     assert set(list_sources(State.FINISHED)) == HELD
