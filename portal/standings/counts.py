@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from itertools import starmap
 from typing import Any, TypeVar
 
@@ -14,8 +14,8 @@ from django.core.cache import cache
 from django.db.models import Avg, Count, F, Max, Q, QuerySet, Sum
 from django.db.models.functions import Ln
 
-from portal.runs.models import Run
-from portal.runs.querysets import RunQuerySet
+from portal.runs.models import Run, Verdict
+from portal.runs.querysets import VerdictQuerySet
 from portal.standings.models import Standing, TaskStanding
 from portal.standings.selection import Selection
 from verifier.verdict import FailureCode, FailureMode, Outcome
@@ -63,34 +63,43 @@ class FailureCount:
     runs: int
 
 
-def count_figures(runs: RunQuerySet, *groups: str) -> QuerySet[Run, Any]:
-    """Return tuples of what `groups` name and the `FIGURES` of the counted runs there."""
-    rejected = Q(verdict__outcome=Outcome.REJECTED)
+def count_figures(verdicts: VerdictQuerySet, *groups: str) -> QuerySet[Verdict, Any]:
+    """Return tuples of what `groups` name of the runs, and the `FIGURES` of their verdicts."""
+    rejected = Q(outcome=Outcome.REJECTED)
     figures = {
-        "runs": Count("verdict"),
-        "targeted": Count("verdict__target"),
-        "passed": Count("verdict", filter=Q(verdict__outcome=Outcome.PASSED)),
-        "cleared": Count("verdict", filter=~rejected),
-        "below_target": Count("verdict", filter=Q(verdict__outcome=Outcome.BELOW_TARGET)),
-        "rejected": Count("verdict", filter=rejected),
-        "rejected_fast": Count("verdict", filter=rejected & Q(verdict__measured_speedup__gte=F("verdict__target"))),
-        "captured": Sum("verdict__capture", default=0.0),
-        "mean_log_speedup": Avg(Ln("verdict__speedup"), filter=Q(verdict__speedup__gt=0)),
-        "latest": Max("finished_at"),
+        "runs": Count("pk"),
+        "targeted": Count("target"),
+        "passed": Count("pk", filter=Q(outcome=Outcome.PASSED)),
+        "cleared": Count("pk", filter=~rejected),
+        "below_target": Count("pk", filter=Q(outcome=Outcome.BELOW_TARGET)),
+        "rejected": Count("pk", filter=rejected),
+        "rejected_fast": Count("pk", filter=rejected & Q(measured_speedup__gte=F("target"))),
+        "captured": Sum("capture", default=0.0),
+        "mean_log_speedup": Avg(Ln("speedup"), filter=Q(speedup__gt=0)),
+        "latest": Max("created_at"),
     }
-    return runs.order_by().values(*groups).annotate(**figures).values_list(*groups, *FIGURES)
+    paths = [f"run__{group}" for group in groups]
+    # The names of some figures are those of columns, so that they are counted under others.
+    counted = {f"counted_{name}": figure for name, figure in figures.items()}
+    return verdicts.order_by().values(*paths).annotate(**counted).values_list(*paths, *counted)
 
 
-def count_failures(runs: RunQuerySet, *groups: str) -> QuerySet[Run, Any]:
-    """Return tuples of what `groups` name, a primary failure code, and how many of the counted runs there have it."""
-    failed = runs.exclude(verdict__primary_failure="").order_by()
-    return failed.values_list(*groups, "verdict__primary_failure").annotate(Count("id"))
+def count_failures(verdicts: VerdictQuerySet, *groups: str) -> QuerySet[Verdict, Any]:
+    """Return tuples of what `groups` name of the runs, a primary failure code, and how many verdicts there have it."""
+    failed = verdicts.exclude(primary_failure="").order_by()
+    return failed.values_list(*(f"run__{group}" for group in groups), "primary_failure").annotate(Count("pk"))
+
+
+def _select_verdicts(selection: Selection) -> VerdictQuerySet:
+    """Return the verdicts that stood on the day that `selection` asks for."""
+    runs = selection.change(as_of=None).narrow(Run.objects.counted())
+    return Verdict.objects.standing_on(selection.as_of or date.max).filter(run__in=runs)
 
 
 def read_tallies(selection: Selection) -> list[Tally]:
     """Return the tallies of the runs that `selection` asks for. As of an earlier day there are no rows, only runs."""
     if selection.as_of:
-        return list(starmap(Tally, count_figures(selection.narrow(Run.objects.counted()), *_KEY)))
+        return list(starmap(Tally, count_figures(_select_verdicts(selection), *_KEY)))
     rows = TaskStanding.objects.filter(**selection.conditions)
     return list(starmap(Tally, rows.values_list(*_KEY, *FIGURES)))
 
@@ -98,7 +107,7 @@ def read_tallies(selection: Selection) -> list[Tally]:
 def _read_failure_rows(selection: Selection) -> Iterator[tuple[str, int, str, str, int]]:
     groups = ("environment", "system", "task__level")
     if selection.as_of:
-        yield from count_failures(selection.narrow(Run.objects.counted()), *groups)
+        yield from count_failures(_select_verdicts(selection), *groups)
         return
     rows = TaskStanding.objects.filter(**selection.conditions).values_list(*groups, "failures")
     for environment, system, level, failures in rows:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
-from portal.runs.models import Run
+from portal.runs.models import Run, Verdict
 from portal.standings.counts import FIGURES, count_failures, count_figures
 from portal.standings.models import Standing, TaskStanding
 from verifier.verdict import FailureCode
@@ -16,13 +16,13 @@ from verifier.verdict import FailureCode
 def _refresh_tasks(key: dict[str, Any], task_id: str | None) -> None:
     """Count again the runs of one task, or of all tasks, of one system in one environment."""
     narrowing = key if task_id is None else key | {"task_id": task_id}
-    runs = Run.objects.counted().filter(**narrowing)
+    verdicts = Verdict.objects.current().filter(run__in=Run.objects.counted().filter(**narrowing))
     failures: dict[str, dict[str, int]] = {}
-    for task, code, count in count_failures(runs, "task"):
+    for task, code, count in count_failures(verdicts, "task"):
         failures.setdefault(task, {})[code] = count
     rows = [
         TaskStanding(**key, task_id=task, failures=failures.get(task, {}), **dict(zip(FIGURES, figures, strict=True)))
-        for task, *figures in count_figures(runs, "task")
+        for task, *figures in count_figures(verdicts, "task")
     ]
     TaskStanding.objects.bulk_create(
         rows,
