@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import as_completed
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any, NamedTuple
@@ -10,9 +11,10 @@ from typing import Any, NamedTuple
 from verifier import __version__
 from verifier.certificate import Certificate, Session, compute_digests, list_changed, load_certificate
 from verifier.environment import EnvironmentSpecification
-from verifier.judge import Plan, verify
+from verifier.judge import Plan, name_task, share_gpu, verify
 from verifier.limits import choose_limits
 from verifier.task import Task
+from verifier.turns import Turns
 from verifier.verdict import Outcome, TimingRecord, Verdict
 
 # A target leaves room for what two sessions differ by: 7 %, as the benchmark's announcement has it.
@@ -28,7 +30,14 @@ Progress = Callable[[dict[str, Any]], None]
 
 
 class CertificationError(Exception):
-    """The certified solution did not pass its own task, or the host failed: there is nothing to certify."""
+    """The certified solution did not pass its own task, or the host failed: there is nothing to certify.
+
+    `verdict` is what it got, when it got one.
+    """
+
+    def __init__(self, message: str, verdict: Verdict | None = None) -> None:
+        super().__init__(message)
+        self.verdict = verdict
 
 
 def choose_target(speedup: float) -> float:
@@ -61,9 +70,11 @@ def read_session(verdict: Verdict, timing: TimingRecord) -> Session:
     )
 
 
-def measure(task: Task, environment: EnvironmentSpecification, progress: Progress) -> tuple[Session, Verdict]:
+def measure(
+    task: Task, environment: EnvironmentSpecification, progress: Progress, turns: Turns | None = None
+) -> tuple[Session, Verdict]:
     """Verify the certified solution once, in processes of its own. Raises CertificationError."""
-    plan = Plan(choose_limits(environment), use_target=False)
+    plan = Plan(choose_limits(environment), turns=turns, use_target=False)
     verdict = verify(task, (task.path / "certified.py").read_bytes(), environment, progress, plan)
     timing = verdict.evidence.timing
     if verdict.outcome not in (Outcome.ACCEPTED, Outcome.BELOW_TARGET) or timing is None:
@@ -74,7 +85,7 @@ def measure(task: Task, environment: EnvironmentSpecification, progress: Progres
             if item.passed is False
         ]
         codes = ", ".join(verdict.failures) or verdict.outcome
-        raise CertificationError(f"{codes}: {'; '.join(failing[:3]) or verdict.evidence.error}")
+        raise CertificationError(f"{codes}: {'; '.join(failing[:3]) or verdict.evidence.error}", verdict)
     return read_session(verdict, timing), verdict
 
 
@@ -105,7 +116,9 @@ def decide(sessions: Sequence[Session]) -> Decision:
     return Decision(target)
 
 
-def certify(task: Task, environment: EnvironmentSpecification, progress: Progress) -> tuple[Certificate, list[Verdict]]:
+def certify(
+    task: Task, environment: EnvironmentSpecification, progress: Progress, turns: Turns | None = None
+) -> tuple[Certificate, list[Verdict]]:
     """Return a certificate and the verdicts behind it. Raises CertificationError or SandboxUnavailable.
 
     Two sessions; a third when the second does not clear what the first set.
@@ -115,7 +128,7 @@ def certify(task: Task, environment: EnvironmentSpecification, progress: Progres
     decision = Decision(None, open=True)
     while decision.open and len(measured) < MOST_SESSIONS:
         progress({"event": "session", "t": 0.0, "number": len(measured) + 1})
-        measured.append(measure(task, environment, progress))
+        measured.append(measure(task, environment, progress, turns))
         if len(measured) > 1:
             decision = decide([session for session, _ in measured])
     if compute_digests(task) != digests:
@@ -123,6 +136,22 @@ def certify(task: Task, environment: EnvironmentSpecification, progress: Progres
     sessions = [session for session, _ in measured]
     verdicts = [verdict for _, verdict in measured]
     return make_certificate(task, environment, decision, sessions, verdicts[-1]), verdicts
+
+
+def certify_all(
+    tasks: Sequence[Task], environment: EnvironmentSpecification, progress: Progress, jobs: int
+) -> Iterator[tuple[Task, tuple[Certificate, list[Verdict]] | CertificationError]]:
+    """Certify tasks, some at a time, and yield each with its certificate or what failed. Timed calls run alone.
+
+    Raises SandboxUnavailable and InfrastructureFault.
+    """
+    with share_gpu(environment, jobs) as (pool, turns):
+        futures = {pool.submit(certify, task, environment, name_task(progress, task), turns): task for task in tasks}
+        for future in as_completed(futures):
+            try:
+                yield futures[future], future.result()
+            except CertificationError as error:
+                yield futures[future], error
 
 
 def make_certificate(

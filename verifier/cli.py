@@ -22,10 +22,12 @@ from verifier.suite import SuiteReport
 from verifier.task import Task, TaskError, TaskSpecification, load_tasks
 from verifier.terminal import (
     FileArgument,
+    JobsOption,
     JsonOption,
     ProgressKind,
     TaskArgument,
     err,
+    explain_host,
     fail,
     find_environment,
     find_task,
@@ -37,6 +39,7 @@ from verifier.verdict import Verdict
 
 if TYPE_CHECKING:
     from verifier.lint import Complaint
+    from verifier.selftest import FixtureResult
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 task_app = typer.Typer(no_args_is_help=True, help="Look at the tasks and check them.")
@@ -64,7 +67,6 @@ def verify(
 ) -> None:
     """Verify a submission through every gate. Exit code 0: accepted; 10 to 15: which gate rejected it."""
     from verifier.judge import verify as run_verification
-    from verifier.sandbox import SandboxUnavailable
 
     specification = find_environment(environment, as_json=as_json)
     found = find_task(task, as_json=as_json)
@@ -74,9 +76,8 @@ def verify(
         code = Exit.NO_ARTIFACT
         raise fail(code, error.message, f"{error.code}: {error.code.explanation}", as_json=as_json) from None
     try:
-        verdict = run_verification(found, data, specification, lambda event: show_progress(progress, event))
-    except SandboxUnavailable as error:
-        raise fail(Exit.TRANSIENT, str(error), "run: kq doctor", as_json=as_json) from None
+        with explain_host(as_json=as_json):
+            verdict = run_verification(found, data, specification, lambda event: show_progress(progress, event))
     except TaskError as error:
         raise fail(Exit.USAGE, str(error), as_json=as_json) from None
     if as_json:
@@ -192,36 +193,37 @@ def selftest(
     environment: Annotated[str, typer.Option(help="Where to verify.")] = "cpu-interpreter",
     folder: Annotated[Path, typer.Option(help="The folder with exploits/, honest/ and fixture_tasks/.")] = TESTS,
     only: Annotated[str, typer.Option(help="Only fixtures whose name holds this text.")] = "",
-    jobs: Annotated[int, typer.Option(help="Verifications at a time; timed calls run alone all the same.")] = 2,
+    part: Annotated[str, typer.Option(help="Only a share of them: 2/3 is the second of three.")] = "1/1",
+    jobs: JobsOption = 2,
     log: Annotated[
         Path | None, typer.Option(help="A file for each result as it comes; what is in it is not run again.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Verify every exploit and every honest fixture. Exit code 0: each got the verdict that it must get."""
-    from verifier.selftest import list_fixtures, read_log, run_selftest, summarise
+    from verifier.selftest import choose_part, list_fixtures, read_log, run_selftest, summarise
 
     specification = find_environment(environment, as_json=as_json)
     try:
-        fixtures = [item for item in list_fixtures(folder, environment) if only in item.path.stem]
+        found = [item for item in list_fixtures(folder, environment) if only in item.path.stem]
     except ValueError as error:
         raise fail(Exit.USAGE, str(error), "see CONTRIBUTING.md for a fixture's head", as_json=as_json) from None
+    try:
+        fixtures = choose_part(found, part)
+    except ValueError as error:
+        raise fail(Exit.USAGE, str(error), "try: --part 1/2", as_json=as_json) from None
     if not fixtures:
         raise fail(Exit.USAGE, f"no fixture of {environment} in {folder} has {only!r} in its name", as_json=as_json)
     results = read_log(log, fixtures) if log else []
     done = {(result.kind, result.name) for result in results}
     left = [item for item in fixtures if (item.kind, item.path.stem) not in done]
-    for result in run_selftest(left, folder, specification, jobs):
-        results.append(result)
-        if log:
-            with log.open("a", encoding="utf-8") as file:
-                file.write(result.model_dump_json() + "\n")
-        mark = "[green]ok    [/]" if result.as_expected else "[bold red]WRONG [/]"
-        found = ", ".join(result.failures) or result.outcome
-        line = f"{len(results):4}/{len(fixtures)} {mark} {result.kind} {result.name}: {found} ({result.seconds:.0f} s)"
-        err.print(
-            line + ("" if result.as_expected else f", expected {result.expected or 'acceptance'}"), highlight=False
-        )
+    with explain_host(as_json=as_json):
+        for result in run_selftest(left, folder, specification, jobs):
+            results.append(result)
+            if log:
+                with log.open("a", encoding="utf-8") as file:
+                    file.write(result.model_dump_json() + "\n")
+            err.print(f"{len(results):4}/{len(fixtures)} {describe_result(result)}", highlight=False)
     report = summarise(specification, results)
     if as_json:
         print(report.model_dump_json(by_alias=True, indent=2))
@@ -229,6 +231,14 @@ def selftest(
     out_of = f"{len(results) - len(wrong)} of {len(results)} verdicts are right"
     (err if as_json else out).print(f"[bold {'red' if wrong else 'green'}]{out_of}[/]", highlight=False)
     raise typer.Exit(Exit.INTERNAL if wrong else Exit.OK)
+
+
+def describe_result(result: FixtureResult) -> str:
+    """Return what became of a fixture as a line."""
+    mark = "[green]ok    [/]" if result.as_expected else "[bold red]WRONG [/]"
+    found = ", ".join(result.failures) or result.outcome
+    expected = "" if result.as_expected else f", expected {result.expected or 'acceptance'}"
+    return f"{mark} {result.kind} {result.name}: {found} ({result.seconds:.0f} s){expected}"
 
 
 @app.command()

@@ -15,13 +15,14 @@ from verifier.certificate import Certificate, write_certificate
 from verifier.cli_suite import choose_tasks
 from verifier.environment import EnvironmentSpecification
 from verifier.exits import Exit
-from verifier.sandbox import SandboxUnavailable
 from verifier.task import Task, TaskError
 from verifier.terminal import (
+    JobsOption,
     JsonOption,
     ProgressKind,
     TaskArgument,
     err,
+    explain_host,
     fail,
     find_environment,
     find_task,
@@ -39,7 +40,7 @@ def admit(
     environment: Annotated[str, typer.Option(help="Where to examine it.")] = "cpu-interpreter",
     folder: Annotated[Path, typer.Option(help="The folder with exploits/ and honest/.")] = TESTS,
     fixtures: Annotated[bool, typer.Option(help="Verify the task's fixtures and its certified solution too.")] = True,
-    jobs: Annotated[int, typer.Option(help="Verifications at a time.")] = 2,
+    jobs: JobsOption = 2,
     as_json: JsonOption = False,
 ) -> None:
     """Examine a task: wrong answers fail, every input matters, and its fixtures get the verdicts that they must get.
@@ -81,12 +82,13 @@ def verify_fixtures(task: Task, environment: EnvironmentSpecification, folder: P
     chosen = [item for item in list_fixtures(folder, environment.slug) if item.task == task.id]
     certified = Fixture(task.path / "certified.py", str(task.path), "")
     wrong = []
-    for result in run_selftest([certified, *chosen], folder, environment, jobs):
-        mark = "[green]ok[/]" if result.as_expected else "[bold red]no[/]"
-        found = ", ".join(result.failures) or result.outcome
-        err.print(f"{mark}  {result.kind} {result.name}: {found} ({result.seconds:.0f} s)", highlight=False)
-        if not result.as_expected:
-            wrong.append(f"{result.name}: {found}, expected {result.expected or 'acceptance'}")
+    with explain_host():
+        for result in run_selftest([certified, *chosen], folder, environment, jobs):
+            mark = "[green]ok[/]" if result.as_expected else "[bold red]no[/]"
+            found = ", ".join(result.failures) or result.outcome
+            err.print(f"{mark}  {result.kind} {result.name}: {found} ({result.seconds:.0f} s)", highlight=False)
+            if not result.as_expected:
+                wrong.append(f"{result.name}: {found}, expected {result.expected or 'acceptance'}")
     return wrong
 
 
@@ -119,6 +121,7 @@ def certify(
     environment: Annotated[
         str, typer.Option(help="Where to certify: this host's GPU and versions must be its.")
     ] = "h200",
+    jobs: JobsOption = 1,
     resume: Annotated[
         bool, typer.Option("--resume", help="Leave out what has a certificate for the files as they are.")
     ] = False,
@@ -134,11 +137,9 @@ def certify(
     if not specification.timed:
         raise fail(Exit.USAGE, f"nothing is timed in {environment}", "try: h200", as_json=as_json)
     chosen = choose_tasks(tasks or [], every=every, as_json=as_json)
-    results: dict[str, Certificate | str] = {}
-    for task in chosen:
-        outcome = certify_one(task, specification, verdicts, progress, resume=resume, as_json=as_json)
-        if outcome is not None:
-            results[task.id] = outcome
+    left = leave_out_certified(chosen, specification) if resume else chosen
+    with explain_host(as_json=as_json):
+        results = certify_each(left, specification, verdicts, progress, jobs)
     failed = {name: text for name, text in results.items() if isinstance(text, str)}
     if as_json:
         written = {
@@ -148,40 +149,46 @@ def certify(
     raise typer.Exit(Exit.BELOW_TARGET if failed else Exit.OK)
 
 
-def certify_one(
-    task: Task,
-    environment: EnvironmentSpecification,
-    verdicts: Path | None,
-    progress: ProgressKind,
-    *,
-    resume: bool,
-    as_json: bool,
-) -> Certificate | str | None:
-    """Certify one task and say so; return its certificate, why there is none, or None when it was left out."""
-    from verifier.certification import CertificationError, is_certified
-    from verifier.certification import certify as run
+def leave_out_certified(tasks: list[Task], environment: EnvironmentSpecification) -> list[Task]:
+    """Return the tasks without a certificate for the files as they are, and say which have one."""
+    from verifier.certification import is_certified
 
-    if resume and is_certified(task, environment):
-        err.print(f"{task.id}: certified already", highlight=False)
-        return None
-    try:
-        certificate, found = run(task, environment, lambda event: show_progress(progress, event))
-    except CertificationError as error:
-        err.print(f"[bold red]{task.id}[/]: {escape(str(error))}", highlight=False)
-        return str(error)
-    except SandboxUnavailable as error:
-        raise fail(Exit.TRANSIENT, str(error), "run: kq doctor", as_json=as_json) from None
-    path = write_certificate(task, certificate)
-    if verdicts is not None:
-        keep_verdict(found[-1], verdicts / f"{task.id}.json")
-    err.print(describe_certificate(certificate, path), highlight=False)
-    return certificate
+    left = []
+    for task in tasks:
+        if is_certified(task, environment):
+            err.print(f"{task.id}: certified already", highlight=False)
+        else:
+            left.append(task)
+    return left
 
 
-def keep_verdict(verdict: Verdict, path: Path) -> None:
-    """Write a verdict."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(verdict.to_json(indent=1) + "\n", encoding="utf-8")
+def certify_each(
+    tasks: list[Task], environment: EnvironmentSpecification, verdicts: Path | None, progress: ProgressKind, jobs: int
+) -> dict[str, Certificate | str]:
+    """Certify tasks and say so as each ends; return its certificate, or why there is none."""
+    from verifier.certification import CertificationError, certify_all
+
+    results: dict[str, Certificate | str] = {}
+    for task, found in certify_all(tasks, environment, lambda event: show_progress(progress, event), jobs):
+        if isinstance(found, CertificationError):
+            err.print(f"[bold red]{task.id}[/]: {escape(str(found))}", highlight=False)
+            results[task.id] = str(found)
+            keep_verdict(found.verdict, verdicts, task)
+            continue
+        certificate, sessions = found
+        path = write_certificate(task, certificate)
+        keep_verdict(sessions[-1], verdicts, task)
+        err.print(describe_certificate(certificate, path), highlight=False)
+        results[task.id] = certificate
+    return results
+
+
+def keep_verdict(verdict: Verdict | None, folder: Path | None, task: Task) -> None:
+    """Write the verdict of a task into a folder, when there are both."""
+    if verdict is None or folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{task.id}.json").write_text(verdict.to_json(indent=1) + "\n", encoding="utf-8")
 
 
 def describe_certificate(certificate: Certificate, path: Path) -> str:

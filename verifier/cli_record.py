@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,12 +21,13 @@ from verifier.recording import (
     read_submission,
     write_verdict,
 )
-from verifier.sandbox import SandboxUnavailable
 from verifier.task import TaskError, find_tasks_root, load_tasks
 from verifier.terminal import (
+    JobsOption,
     JsonOption,
     ProgressKind,
     err,
+    explain_host,
     fail,
     find_environment,
     find_task,
@@ -43,6 +45,7 @@ def record(
     folder: FolderArgument,
     environment: Annotated[str, typer.Option(help="Where to verify.")] = "h200",
     only: Annotated[str, typer.Option(help="Only runs whose name holds this text.")] = "",
+    jobs: JobsOption = 1,
     resume: Annotated[
         bool, typer.Option("--resume", help="Leave out runs that have a verdict for the same file.")
     ] = False,
@@ -53,28 +56,34 @@ def record(
 
     Exit code 0: each got what its index expects; 1: some did not, and their verdicts are written all the same.
     """
-    from verifier.judge import verify
+    from verifier.judge import verify_each
 
     specification, place = find_environment(environment, as_json=as_json), find_folder(folder)
+    lost: dict[str, str] = {}
+    surprises = 0
     try:
         index = load_index(place)
         chosen = [item for item in index.submissions if only in item.name]
-        surprises = 0
+        left = []
         for item in chosen:
-            data, task = read_submission(place, item), find_task(item.task or index.task, as_json=as_json)
             verdict = load_verdict(place, environment, item) if resume else None
-            if verdict is None or not is_of(verdict, data):
-                verdict = verify(task, data, specification, lambda event: show_progress(progress, event))
+            if verdict is None or not is_of(verdict, read_submission(place, item)):
+                left.append(item)
+            else:
+                surprises += show_run(item, verdict)
+        pairs = [(find_task(item.task or index.task, as_json=as_json), read_submission(place, item)) for item in left]
+        with explain_host(as_json=as_json):
+            for number, verdict in verify_each(pairs, specification, partial(show_progress, progress), jobs):
                 if verdict.outcome is Outcome.INFRASTRUCTURE:
-                    raise fail(
-                        Exit.TRANSIENT, f"{item.name}: {verdict.evidence.error}", "run: kq doctor", as_json=as_json
-                    )
-                write_verdict(place, item, verdict)
-            surprises += show_run(item, verdict)
+                    lost[left[number].name] = verdict.evidence.error
+                    continue
+                write_verdict(place, left[number], verdict)
+                surprises += show_run(left[number], verdict)
     except TaskError as error:
         raise fail(Exit.USAGE, str(error), as_json=as_json) from None
-    except SandboxUnavailable as error:
-        raise fail(Exit.TRANSIENT, str(error), "run: kq doctor", as_json=as_json) from None
+    if lost:
+        text = "; ".join(f"{name}: {error}" for name, error in lost.items())
+        raise fail(Exit.TRANSIENT, text, "run: kq doctor, then this again with --resume", as_json=as_json)
     raise typer.Exit(Exit.BELOW_TARGET if surprises else Exit.OK)
 
 

@@ -10,7 +10,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from verifier.exits import Exit
-from verifier.terminal import FileArgument, JsonOption, TaskArgument, err, fail, find_environment, find_task, out
+from verifier.terminal import (
+    FileArgument,
+    JobsOption,
+    JsonOption,
+    TaskArgument,
+    err,
+    explain_host,
+    fail,
+    find_environment,
+    find_task,
+    out,
+)
 
 if TYPE_CHECKING:
     from verifier.studies import BenchRow
@@ -63,6 +74,7 @@ def study_repeat(
     task: TaskArgument,
     file: FileArgument,
     times: Annotated[int, typer.Option(help="How many verifications.")] = 10,
+    jobs: JobsOption = 1,
     environment: Annotated[str, typer.Option(help="Where to verify.")] = "h200",
     as_json: JsonOption = False,
 ) -> None:
@@ -71,10 +83,11 @@ def study_repeat(
 
     found, specification = find_task(task, as_json=as_json), find_environment(environment, as_json=as_json)
     repeats = []
-    for item in repeat(found, file, specification, times):
-        repeats.append(item)
-        speedup = "not timed" if item.speedup is None else f"{item.speedup:.4f} times as fast"
-        err.print(f"{len(repeats)}/{times} {item.outcome} {speedup} ({item.seconds:.1f} s)", highlight=False)
+    with explain_host(as_json=as_json):
+        for item in repeat(found, file, specification, times, jobs):
+            repeats.append(item)
+            speedup = "not timed" if item.speedup is None else f"{item.speedup:.4f} times as fast"
+            err.print(f"{len(repeats)}/{times} {item.outcome} {speedup} ({item.seconds:.1f} s)", highlight=False)
     study = summarise_repeats(found, specification, repeats)
     if as_json:
         print(study.model_dump_json(indent=2))

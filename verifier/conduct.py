@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -22,7 +21,6 @@ from verifier.modules import load_task_modules
 from verifier.referee import Reference
 from verifier.session import Session
 from verifier.trial import HELD_SHARE, Freshness, Trial, check
-from verifier.turns import Turns
 from verifier.verdict import Check, FailureCode, Gate
 from verifier.worker import Worker
 
@@ -81,7 +79,7 @@ def make_trial(
     trial = Trial(task, verification.source, environment, modules, session, reference, code, freshness)
     trial.gpu, trial.target, trial.report = verification.gpu, verification.target, verification.progress
     trial.pass_phase = verification.pass_phase
-    trial.rounds, trial.turns = verification.plan.rounds, verification.plan.turns or Turns()
+    trial.rounds = verification.plan.rounds
     return trial
 
 
@@ -96,7 +94,11 @@ def run_gates(verification: Verification, trial: Trial) -> None:
         verification.progress({"event": "gate", "gate": gate.gate, "state": "started"})
         started = time.monotonic()
         try:
-            with choose_turn(gate.gate, trial.turns):
+            if gate.gate is Gate.PERFORMANCE:
+                # The baselines may be compiling still, and nothing of that belongs into somebody else's timed calls.
+                trial.reference.settle()
+            with verification.take_turn(gate.gate):
+                started = time.monotonic()
                 checks = gate.run(trial)
         except CandidateFault as fault:
             trial.faults.append(fault)
@@ -125,13 +127,6 @@ def read_uninterpretable(verification: Verification, trial: Trial) -> None:
     checks = PolicyGate().run(trial)
     verification.causes += [item.code for item in checks if item.code is not None]
     verification.finish_gate(Gate.POLICY, checks, 0.0)
-
-
-def choose_turn(gate: Gate, turns: Turns) -> AbstractContextManager[None]:
-    """Return the turn that a gate needs on the GPU: the timed one runs alone, the first mostly waits and compiles."""
-    if gate is Gate.PERFORMANCE:
-        return turns.alone()
-    return nullcontext() if gate is Gate.INTAKE else turns.beside()
 
 
 def name_cause(verification: Verification, trial: Trial) -> None:

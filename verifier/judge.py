@@ -8,8 +8,9 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -76,7 +77,7 @@ def measure_slab(task: Task, environment: EnvironmentSpecification) -> int:
 class Plan:
     """How a verification is run: time limits, rounds of timed calls, and who else may use the GPU meanwhile.
 
-    Without rounds nothing is timed. With `turns`, somebody else holds the lease of the GPU and shares it out; with
+    Without rounds nothing is timed. With `turns`, the GPU is leased already and shared with others; with
     `workers`, reference workers outlive the verification. Without `use_target` a certificate decides nothing. With
     `gates`, only these are run, and what comes out is a measurement and no verdict.
     """
@@ -87,6 +88,23 @@ class Plan:
     workers: Workers | None = None
     use_target: bool = True
     gates: frozenset[Gate] = frozenset(Gate)
+
+
+@contextmanager
+def share_gpu(environment: EnvironmentSpecification, jobs: int) -> Iterator[tuple[ThreadPoolExecutor, Turns | None]]:
+    """Lease the GPU for several verifications of this process; lend threads for them and the turns that they take.
+
+    There are no turns where nothing is timed. Whoever breaks off leaves out what has not begun. Raises
+    InfrastructureFault.
+    """
+    with ExitStack() as stack:
+        if environment.timed:
+            gpu = Gpu()
+            stack.enter_context(Lease(gpu.uuid, lambda: None))
+            gpu.check_idle()
+        pool = ThreadPoolExecutor(jobs)
+        stack.callback(pool.shutdown, cancel_futures=True)
+        yield pool, Turns() if environment.timed else None
 
 
 @contextmanager
@@ -173,7 +191,9 @@ class Verification:
         self.gpu = Gpu()
         check_gpu(self.gpu, self.environment)
         if self.plan.turns:
-            self.run_gates()
+            with self.plan.turns.beside():
+                self.pass_phase("waiting")
+                self.run_gates()
             return
         with Lease(self.gpu.uuid, self.report_waiting):
             self.gpu.check_idle()
@@ -215,8 +235,22 @@ class Verification:
     def pass_phase(self, name: str) -> None:
         """Note how long a part took."""
         now = time.monotonic()
-        self.phases[name] = round(now - self.phase_started, 3)
+        self.phases[name] = round(self.phases.get(name, 0.0) + now - self.phase_started, 3)
         self.phase_started = now
+
+    @contextmanager
+    def take_turn(self, gate: Gate) -> Iterator[None]:
+        """Have the GPU as a gate needs it: what is timed runs while no other verification works on it."""
+        if self.plan.turns is None or gate is not Gate.PERFORMANCE:
+            yield
+            return
+        with self.plan.turns.alone():
+            self.pass_phase("waiting")
+            try:
+                yield
+            finally:
+                self.pass_phase(gate)
+        self.pass_phase("waiting")
 
     def finish_gate(self, gate: Gate, checks: list[Check], seconds: float) -> None:
         status = GateStatus.FAILED if any(item.passed is False for item in checks) else GateStatus.PASSED
@@ -313,3 +347,25 @@ def verify(
 ) -> Verdict:
     """Verify the bytes of a submission and return the verdict. Raises SandboxUnavailable."""
     return Verification(task, data, environment, progress, plan).run()
+
+
+def verify_each(
+    submissions: Sequence[tuple[Task, bytes]], environment: EnvironmentSpecification, progress: Progress, jobs: int
+) -> Iterator[tuple[int, Verdict]]:
+    """Verify submissions, some at a time, and yield the number and verdict of each as it ends. Timed calls run alone.
+
+    Raises SandboxUnavailable and InfrastructureFault.
+    """
+    with share_gpu(environment, jobs) as (pool, turns):
+        plan = Plan(choose_limits(environment), turns=turns)
+        futures = {
+            pool.submit(verify, task, data, environment, name_task(progress, task), plan): number
+            for number, (task, data) in enumerate(submissions)
+        }
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
+def name_task(progress: Progress, task: Task) -> Progress:
+    """Return progress that names the task: several are under way."""
+    return lambda event: progress({**event, "task": task.id})

@@ -10,8 +10,8 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import nullcontext, suppress
+from concurrent.futures import as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,8 +19,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from verifier.environment import EnvironmentSpecification
-from verifier.evidence.clocks import Gpu, Lease
-from verifier.judge import Plan, list_versions, verify
+from verifier.judge import Plan, list_versions, share_gpu, verify
 from verifier.limits import TimeLimits
 from verifier.task import Task, load_task
 from verifier.turns import Turns
@@ -104,6 +103,14 @@ def list_fixtures(folder: Path, environment: str = "") -> list[Fixture]:
     paths = [path for kind in (EXPLOITS, HONEST) for path in sorted((folder / kind).glob("*.py"))]
     fixtures = [read_fixture(path) for path in paths if path.name != "__init__.py"]
     return [fixture for fixture in fixtures if not environment or fixture.belongs_to(environment)]
+
+
+def choose_part(fixtures: Sequence[Fixture], part: str) -> list[Fixture]:
+    """Return every N-th fixture from the K-th on, for the part K/N. Raises ValueError for what is no such part."""
+    number, _, count = part.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise ValueError(f"{part!r} is no part such as 2/3, the second of three")
+    return list(fixtures[int(number) - 1 :: int(count)])
 
 
 def find_fixture_task(name: str, folder: Path) -> Task:
@@ -190,15 +197,14 @@ def judge_fixture(fixture: Fixture, folder: Path, environment: EnvironmentSpecif
 def run_selftest(
     fixtures: Sequence[Fixture], folder: Path, environment: EnvironmentSpecification, jobs: int
 ) -> Iterator[FixtureResult]:
-    """Verify fixtures, some at a time, and yield each result. Timed calls run alone on the GPU."""
-    lease = Lease(Gpu().uuid, lambda: None) if environment.timed else nullcontext()
-    turns = Turns() if environment.timed else None
-    with lease, Workers() as workers, ThreadPoolExecutor(jobs) as pool:
-        plans = [make_plan(item, environment, turns, workers) for item in fixtures]
-        futures = [
-            pool.submit(judge_fixture, item, folder, environment, plan)
-            for item, plan in zip(fixtures, plans, strict=True)
-        ]
+    """Verify fixtures, some at a time, and yield each result. Raises InfrastructureFault when there is no GPU to use.
+
+    Those that are timed come last: they take turns on the GPU, for which all others would have to wait.
+    """
+    with Workers() as workers, share_gpu(environment, jobs) as (pool, turns):
+        planned = [(item, make_plan(item, environment, turns, workers)) for item in fixtures]
+        planned.sort(key=lambda pair: pair[1].rounds)
+        futures = [pool.submit(judge_fixture, item, folder, environment, plan) for item, plan in planned]
         for future in as_completed(futures):
             yield future.result()
 

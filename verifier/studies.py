@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from verifier.environment import EnvironmentSpecification
-from verifier.judge import Plan, list_versions, verify
+from verifier.judge import Plan, ignore, list_versions, verify, verify_each
 from verifier.limits import choose_limits
 from verifier.task import Task
 from verifier.timing import summarise
@@ -157,10 +157,15 @@ def read_repeat(verdict: Verdict) -> Repeat:
     )
 
 
-def repeat(task: Task, file: Path, environment: EnvironmentSpecification, times: int) -> Iterator[Repeat]:
-    """Verify a file several times and yield what each found."""
-    for _ in range(times):
-        yield read_repeat(verify(task, file.read_bytes(), environment))
+def repeat(
+    task: Task, file: Path, environment: EnvironmentSpecification, times: int, jobs: int = 1
+) -> Iterator[Repeat]:
+    """Verify a file several times, some at a time, and yield what each found. Timed calls run alone.
+
+    Raises InfrastructureFault.
+    """
+    for _, verdict in verify_each([(task, file.read_bytes())] * times, environment, ignore, jobs):
+        yield read_repeat(verdict)
 
 
 def summarise_repeats(task: Task, environment: EnvironmentSpecification, repeats: Sequence[Repeat]) -> RepeatStudy:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +17,8 @@ from rich.table import Table
 
 from verifier.environment import EnvironmentSpecification, load_environment
 from verifier.exits import Exit
+from verifier.faults import InfrastructureFault
+from verifier.sandbox import SandboxUnavailable
 from verifier.task import Task, TaskError, load_task, load_tasks
 from verifier.verdict import Check, Gate, GateStatus, Outcome, TimingRecord, Verdict
 
@@ -24,6 +28,8 @@ err = Console(stderr=True)
 TaskArgument = Annotated[str, typer.Argument(help="Task id, slug or folder, such as l1-09 or sparsemax-rows.")]
 FileArgument = Annotated[Path, typer.Argument(help="The submission: one Python file.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.", envvar="KQ_JSON")]
+
+JobsOption = Annotated[int, typer.Option(min=1, help="Verifications at a time; timed calls run alone all the same.")]
 
 
 class ProgressKind(StrEnum):
@@ -53,6 +59,15 @@ def fail(code: Exit, message: str, fix: str = "", *, as_json: bool = False) -> t
     return typer.Exit(code)
 
 
+@contextmanager
+def explain_host(*, as_json: bool = False) -> Iterator[None]:
+    """End the command with a way out when this host cannot verify."""
+    try:
+        yield
+    except (SandboxUnavailable, InfrastructureFault) as error:
+        raise fail(Exit.TRANSIENT, str(error), "run: kq doctor", as_json=as_json) from None
+
+
 def find_task(name: str, *, as_json: bool = False) -> Task:
     """Return the task named on the command line, or end the command."""
     try:
@@ -79,7 +94,8 @@ def show_progress(kind: ProgressKind, event: dict[str, Any]) -> None:
     if kind is ProgressKind.JSONL:
         print(json.dumps(event), file=sys.stderr, flush=True)
     elif kind is not ProgressKind.NONE and (text := describe_event(event)):
-        err.print(f"[dim]{event['t']:7.1f} s[/]  {text}", highlight=False)
+        task = f"{event['task']:<8}" if "task" in event else ""
+        err.print(f"[dim]{event['t']:7.1f} s[/]  {task}{text}", highlight=False)
 
 
 def describe_event(event: dict[str, Any]) -> str:

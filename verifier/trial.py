@@ -25,7 +25,6 @@ from verifier.oracle import Comparison, compare_all, fingerprint, has_same_bits
 from verifier.referee import Reference
 from verifier.session import CallRecord, CallResult, DeviceInput, KernelText, Mode, OutputType, Session, Tensors
 from verifier.task import Task
-from verifier.turns import Turns
 from verifier.verdict import Check, DistributionRecord, Evidence, FailureCode, Figure, TimingRecord
 
 DETAIL_CAP = 500
@@ -144,7 +143,6 @@ class Trial:
     timing: TimingRecord | None = None
     rounds: int = ROUNDS
     judging_seconds: float = math.inf
-    turns: Turns = field(default_factory=Turns)
     report: Callable[[dict[str, Any]], None] = ignore
     pass_phase: Callable[[str], None] = ignore
 

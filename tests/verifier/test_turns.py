@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -21,6 +22,13 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
+@contextmanager
+def take(turns: Turns, kind: str) -> Iterator[None]:
+    """Work beside others, or be alone within that."""
+    with turns.beside(), turns.alone() if kind == "alone" else nullcontext():
+        yield
+
+
 class Holder:
     """A thread that takes a turn and keeps it until it is told to let go."""
 
@@ -31,7 +39,7 @@ class Holder:
         self.thread.start()
 
     def run(self) -> None:
-        with getattr(self.turns, self.kind)():
+        with take(self.turns, self.kind):
             self.holds.set()
             self.told.wait(PATIENCE_SECONDS)
 
@@ -97,7 +105,7 @@ def test_everybody_gets_a_turn_and_nobody_shares_one_meant_for_one() -> None:
 
     def work(kind: str) -> int:
         for _ in range(30):
-            with getattr(turns, kind)():
+            with take(turns, kind):
                 with guard:
                     counts[kind] += 1
                     if counts["alone"] > 1 or (counts["alone"] and counts["beside"]):
@@ -116,8 +124,33 @@ def test_everybody_gets_a_turn_and_nobody_shares_one_meant_for_one() -> None:
 @pytest.mark.parametrize("kind", ["beside", "alone"])
 def test_an_exception_gives_the_turn_back(kind: str) -> None:
     turns = Turns()
-    with pytest.raises(RuntimeError, match="broken kernel"), getattr(turns, kind)():
+    with pytest.raises(RuntimeError, match="broken kernel"), take(turns, kind):
         raise RuntimeError("broken kernel")
     following = Holder(turns, "alone")
     assert following.holds.wait(PATIENCE_SECONDS)
     following.let_go()
+
+
+def test_who_was_alone_works_beside_the_others_again() -> None:
+    turns = Turns()
+    with turns.beside():
+        with turns.alone():
+            assert (turns.working, turns.taken) == (0, True)
+        assert (turns.working, turns.taken) == (1, False)
+    assert turns.working == 0
+
+
+def test_all_who_wait_to_be_alone_have_been_before_anybody_goes_on() -> None:
+    turns, met, order = Turns(), threading.Barrier(3), []
+
+    def work(name: str) -> None:
+        with turns.beside():
+            met.wait(PATIENCE_SECONDS)
+            with turns.alone():
+                order.append("alone")
+                time.sleep(SHORT_SECONDS)
+            order.append("beside")
+
+    with ThreadPoolExecutor(3) as pool:
+        assert len(list(pool.map(work, "abc"))) == 3
+    assert order == ["alone"] * 3 + ["beside"] * 3
