@@ -47,6 +47,10 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.usersessions",
     "csp",
     "django_htmx",
     "django_q",
@@ -71,6 +75,9 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "allauth.usersessions.middleware.UserSessionsMiddleware",
+    "portal.accounts.middleware.SecondFactorMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
@@ -107,7 +114,12 @@ else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+# Throttles count here, so all processes of a web host share it.
+CACHES = {"default": env.cache_url("PORTAL_CACHE_URL", default=f"filecache://{VAR_DIR / 'cache'}")}
+CACHES["default"].setdefault("OPTIONS", {})["MAX_ENTRIES"] = 2_000
+
 AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
@@ -116,6 +128,32 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "/sign-in/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/"
+
+ACCOUNT_ADAPTER = "portal.accounts.adapter.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username", "email"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "email*", "password1*", "password2*"]
+ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+ACCOUNT_EMAIL_SUBJECT_PREFIX = "KernelQuest: "
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if env.bool("PORTAL_HTTPS", default=False) else "http"
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_REAUTHENTICATION_METHODS = ["password", "mfa"]
+ACCOUNT_FORMS = {"login": "portal.accounts.forms.SignInForm"}
+ACCOUNT_USERNAME_BLACKLIST = ["admin", "root", "staff", "kernelquest"]
+ACCOUNT_USERNAME_VALIDATORS = "portal.accounts.names.USERNAME_VALIDATORS"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_TOTP_ISSUER = "KernelQuest"
+USERSESSIONS_TRACK_ACTIVITY = True
+# Reviewers and administrators see no page before they have set up a second factor.
+SECOND_FACTOR_REQUIRED = env.bool("PORTAL_SECOND_FACTOR", default=True)
+INVITATION_DAYS = 7
+
+# Without a mail server, mail lies in files where the administrator can read it.
+vars().update(env.email_url("PORTAL_EMAIL_URL", default=f"filemail://{VAR_DIR / 'mail'}"))
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.str("PORTAL_FROM_EMAIL", default="KernelQuest <kernelquest@localhost>")
+SERVER_EMAIL = DEFAULT_FROM_EMAIL
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"

@@ -9,6 +9,7 @@ urlpatterns = [
     path("tasks/", include("portal.catalog.urls")),
     path("", include("portal.runs.urls")),
     path("", include("portal.accounts.urls")),
+    path("", include("portal.accounts.entrance")),
     path("healthz/", include("portal.ops.urls")),
 ]
 

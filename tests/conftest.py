@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from allauth.mfa.models import Authenticator
 from django.db import connection
 from django.db.backends.base.operations import BaseDatabaseOperations
 from pytest_django import Settings
@@ -63,11 +65,25 @@ def plain_static_files(settings: Settings) -> None:
     settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
 
 
+@pytest.fixture(autouse=True)
+def own_cache(settings: Settings) -> None:
+    """Give each test a cache of its own, so that no throttle remembers the test before."""
+    backend = "django.core.cache.backends.locmem.LocMemCache"
+    settings.CACHES = {"default": {"BACKEND": backend, "LOCATION": uuid.uuid4().hex}}
+
+
+def add_second_factor(user: User) -> None:
+    """Give `user` an authenticator app, as reviewers and administrators must have."""
+    Authenticator.objects.create(user=user, type=Authenticator.Type.TOTP, data={"secret": "JBSWY3DPEHPK3PXP"})
+
+
 @pytest.fixture
 def people(db: None) -> People:
     alice, bob, charlie = (User.objects.create_user(name) for name in ("alice", "bob", "charlie"))
     staff = User.objects.create_user("staff", is_staff=True)
     admin = User.objects.create_superuser("admin")
+    for user in (staff, admin):
+        add_second_factor(user)
     team = create_team(slug="kernels", name="Kernel team", owner=alice)
     add_member(team=team, user=bob)
     return People(alice, bob, charlie, staff, admin, team, create_team(slug="others", name="Other team", owner=charlie))
