@@ -60,6 +60,7 @@ INSTALLED_APPS = [
     "portal.runs",
     "portal.standings",
     "portal.review",
+    "portal.notifications",
     "portal.ops",
 ]
 
@@ -95,6 +96,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "portal.notifications.views.count_unread",
             ],
         },
     },
@@ -149,6 +151,8 @@ USERSESSIONS_TRACK_ACTIVITY = True
 SECOND_FACTOR_REQUIRED = env.bool("PORTAL_SECOND_FACTOR", default=True)
 INVITATION_DAYS = 7
 
+# Where people reach the portal; links in mail begin with it.
+PUBLIC_ADDRESS = env.str("PORTAL_ADDRESS", default="http://127.0.0.1:8000").rstrip("/")
 # Without a mail server, mail lies in files where the administrator can read it.
 vars().update(env.email_url("PORTAL_EMAIL_URL", default=f"filemail://{VAR_DIR / 'mail'}"))
 EMAIL_TIMEOUT = 10

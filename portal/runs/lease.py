@@ -18,6 +18,7 @@ from django.db.models import F
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Coalesce, Now
 
+from portal.notifications.services import notify_verdict
 from portal.review.trail import record_event
 from portal.runs import dispatch
 from portal.runs.models import Attempt, Run, Verdict
@@ -131,6 +132,9 @@ def _give_back(run: Run, outcome: Attempt.Outcome, reason: str, log_tail: str = 
     _end_attempt(run, outcome, reason, log_tail)
     if state is State.QUEUED:
         transaction.on_commit(partial(dispatch.wake, run.environment_id), robust=True)
+    elif state is State.CRASHED:
+        run.state = state
+        notify_verdict(run=run)
     return state
 
 
@@ -180,12 +184,14 @@ def finish_run(*, token: uuid.UUID, verdict: VerdictBody, log_tail: str = "") ->
     if not _held_by(token).move(State.FINISHED, **ended, **_RELEASED):
         raise LeaseLost
     refresh_standing(environment_id=run.environment_id, system_id=run.system_id, task_id=run.task_id)
+    before, run.verdict, run.state = run.verdict, row, State.FINISHED
+    notify_verdict(run=run)
     record_event(
         actor=None,
         agent=attempt.worker,
         action="verdict.write" if row.number == 1 else "verdict.revise",
         subject=run,
-        before=summarise_verdict(run.verdict),
+        before=summarise_verdict(before),
         after=summarise_verdict(row),
     )
     return row

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import socket
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.utils import timezone
+from pytest_django import Settings
+
+from portal.notifications import delivery
+from portal.notifications.addresses import check_address, is_public, resolve
+from portal.notifications.delivery import WAITS, NotTaken, build_request, claim_delivery, deliver_next
+from portal.notifications.kinds import Kind
+from portal.notifications.models import Delivery, Webhook
+from portal.notifications.services import notify
+from tests.conftest import People
+from tests.portal.accounts.test_entrance import BrokenBackend
+
+
+def test_mail_is_sent_once(people: People) -> None:
+    people.alice.email = "alice@team.example"
+    people.alice.save()
+    notify(kind=Kind.APPEAL, team=people.team, text="Your appeal is open.", actor=people.bob)
+    while deliver_next():
+        pass
+    assert [message.subject for message in mail.outbox] == ["KernelQuest: Your appeal is open."]
+    assert "/notifications/settings/" in mail.outbox[0].body
+    assert Delivery.objects.get().state == "sent"
+
+
+def test_mail_waits_for_a_server_that_is_down_and_is_given_up_at_last(people: People, settings: Settings) -> None:
+    people.alice.email = "alice@team.example"
+    people.alice.save()
+    settings.EMAIL_BACKEND = f"{BrokenBackend.__module__}.BrokenBackend"
+    notify(kind=Kind.APPEAL, team=people.team, text="x", actor=people.bob)
+    for wait in WAITS:
+        assert deliver_next()
+        row = Delivery.objects.get()
+        assert row.state == "due"
+        assert abs(row.due_at - timezone.now() - wait) < timedelta(seconds=30)
+        assert not deliver_next()
+        Delivery.objects.update(due_at=timezone.now() - timedelta(seconds=1))
+    assert deliver_next()
+    assert Delivery.objects.get().state == "failed"
+    assert not deliver_next()
+
+
+def test_two_processes_send_a_message_once(people: People) -> None:
+    notify(kind=Kind.APPEAL, team=people.team, text="x", actor=people.bob)
+    assert claim_delivery() is not None
+    assert claim_delivery() is None
+
+
+def test_a_request_is_signed(people: People) -> None:
+    hook = Webhook.objects.create(team=people.team, url="https://hooks.example/in?x=1", secret="secret")
+    row = Delivery.objects.create(webhook=hook, payload={"kind": "verdict"})
+    body, headers = build_request(row, hook)
+    moment, signature = (part.partition("=")[2] for part in headers["KernelQuest-Signature"].split(","))
+    expected = hmac.new(b"secret", f"{moment}.".encode() + body, hashlib.sha256).hexdigest()
+    assert signature == expected
+    assert json.loads(body) == {"kind": "verdict", "delivery": str(row.public_id)}
+
+
+def test_a_webhook_that_does_not_answer_is_tried_again(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise NotTaken("It answered 500.")
+
+    monkeypatch.setattr(delivery, "call_webhook", refuse)
+    hook = Webhook.objects.create(team=people.team, url="https://hooks.example/", secret="s")
+    Delivery.objects.create(webhook=hook)
+    deliver_next()
+    row = Delivery.objects.get()
+    assert (row.state, row.attempts, row.last_error) == ("due", 1, "It answered 500.")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://example.org/", "https://example.org:8443/", "https://u:p@example.org/", "ftp://example.org/", "x"),
+        *("https://127.0.0.1/", "https://[::1]/", "https://10.0.0.1/", "https://169.254.169.254/", "https://0.0.0.0/"),
+        *("https://[::ffff:10.0.0.1]/", "https://exa mple.org/", "https://example.org/\r\nHost: x", "https:///x"),
+        *("https://[fe80::1]/", "https://100.64.0.1/", "https://224.0.0.1/", "https://ex\u00e4mple.org/"),
+    ],
+)
+def test_addresses_that_no_team_may_name(url: str) -> None:
+    with pytest.raises(ValueError, match=r"address|ASCII"):
+        check_address(url)
+
+
+@pytest.mark.parametrize("answers", [["10.0.0.1"], ["203.0.113.9"], ["93.184.216.34", "127.0.0.1"], ["::1"], []])
+def test_a_name_that_leads_inside_is_not_called(answers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_up(*_: Any, **__: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443)) for address in answers]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(ValueError, match="private"):
+        resolve("https://hooks.example/")
+
+
+def test_a_public_name_is_called_at_the_address_that_was_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 443))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    target = resolve("https://hooks.example/in?x=1")
+    assert (target.host, target.address, target.path) == ("hooks.example", "93.184.216.34", "/in?x=1")
+    assert is_public("2606:2800:220:1:248:1893:25c8:1946")
