@@ -10,6 +10,7 @@ from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
 from pygments.lexers import PythonLexer, TextLexer
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -38,14 +39,33 @@ def reveal_invisible(text: str) -> str:
     return _INVISIBLE.sub(lambda match: f"\u27e8U+{ord(match[0]):04X}\u27e9", text)
 
 
+def _choose_lexer(source: str) -> Lexer:
+    # Blank lines at the beginning stay, so that lines have the numbers that they have in the file.
+    return PythonLexer(stripnl=False) if len(source) <= _HIGHLIGHT_CAP else TextLexer(stripnl=False)
+
+
 @lru_cache(maxsize=64)
-def highlight_python(source: str, anchors: str = "") -> SafeString:
+def highlight_python(source: str, anchors: str = "", marked: frozenset[int] = frozenset()) -> SafeString:
     """Return `source` as HTML with CSS classes; with `anchors`, numbered lines with ids such as ``line-12``.
 
-    The id is that of the whole line, so that a line that a link leads to can be marked.
+    The id is that of the whole line, so that a line that a link leads to can be marked. So are the lines in `marked`.
     """
-    lexer = PythonLexer() if len(source) <= _HIGHLIGHT_CAP else TextLexer()
     formatter = HtmlFormatter(
-        linenos="table" if anchors else False, linespans=anchors, anchorlinenos=bool(anchors), wrapcode=True
+        linenos="table" if anchors else False,
+        linespans=anchors,
+        anchorlinenos=bool(anchors),
+        wrapcode=True,
+        hl_lines=sorted(marked),
     )
-    return mark_safe(highlight(reveal_invisible(source), lexer, formatter))  # noqa: S308
+    return mark_safe(highlight(reveal_invisible(source), _choose_lexer(source), formatter))  # noqa: S308
+
+
+def highlight_lines(source: str) -> list[SafeString]:
+    """Return each line of `source` as HTML with CSS classes."""
+    lines = highlight(reveal_invisible(source), _choose_lexer(source), HtmlFormatter(nowrap=True)).split("\n")
+    return [mark_safe(line) for line in lines[:-1]]  # noqa: S308
+
+
+def split_lines(source: str) -> list[str]:
+    """Return the lines of `source` as they are highlighted: only line feeds and carriage returns end one."""
+    return re.split("\r\n|\r|\n", source.removesuffix("\n"))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from django.db import models
 
 if TYPE_CHECKING:
-    from portal.review.models import TrailEvent  # noqa: F401  the base class names it
+    from portal.review.models import Appeal, TrailEvent  # noqa: F401  base classes name them
 
 
 def name_subject(subject: models.Model) -> dict[str, str]:
@@ -18,3 +18,9 @@ class TrailEventQuerySet(models.QuerySet["TrailEvent"]):
     def about(self, subject: models.Model) -> TrailEventQuerySet:
         """The events about one row, the oldest first."""
         return self.filter(**name_subject(subject)).order_by("number")
+
+
+class AppealQuerySet(models.QuerySet["Appeal"]):
+    def open(self) -> AppealQuerySet:
+        """The appeals that no decision has answered."""
+        return self.filter(decision__isnull=True)
