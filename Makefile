@@ -1,6 +1,6 @@
 # `make` prints the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test conscience test-postgres lint types migrations format lock upgrade clean
+.PHONY: help setup demo test conscience test-postgres load lint types migrations format lock upgrade clean
 
 PYTHON ?= python3
 BOOTSTRAP := $(PYTHON) -I portal/ops/bootstrap.py
@@ -23,6 +23,9 @@ conscience: setup ## Run every exploit and every honest fixture through the veri
 
 test-postgres: setup ## Run the portal's tests on a throw-away PostgreSQL
 	@$(BIN)/python -m tests.postgres -- $(BIN)/python -m pytest tests/portal
+
+load: setup ## Measure how long 20 readers wait for the board (PostgreSQL, 120,000 runs; about 4 minutes)
+	@$(BIN)/python -m tests.load
 
 setup: ## Make .venv with everything for development
 	@$(BOOTSTRAP) dev

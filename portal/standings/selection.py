@@ -93,8 +93,8 @@ class SelectionForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         families = Task.objects.order_by("family").values_list("family", flat=True).distinct()
-        environments = [(known.slug, known.title) for known in Environment.objects.all()]
-        self._offer("environment", "All environments", environments)
+        environments = Environment.objects.values_list("slug", "title")
+        self._offer("environment", "All environments", list(environments))
         self._offer("family", "All families", [(name, name) for name in families])
 
     def _offer(self, name: str, nothing: str, choices: list[tuple[str, str]]) -> None:

@@ -7,7 +7,6 @@ from functools import cache, partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
-from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.feedgenerator import Atom1Feed
@@ -83,21 +82,28 @@ def render_verified(form: SelectionForm, selection: Selection, stamp: str) -> Sa
     return render_to_string("standings/_verified.html", {"form": form, "selection": selection, "boards": boards})
 
 
-@require_safe
-def show_board(request: HttpRequest) -> HttpResponse:
-    """Show what was published and, apart from it, what was verified here."""
+def render_board(request: HttpRequest, stamp: str) -> SafeString:
+    """Return the page of the board."""
     form = SelectionForm(request.GET)
-    selection, stamp = form.read(), read_stamp()
-    compute = partial(render_verified, form, selection, stamp)
-    # What the visitor got wrong stands in the form, so such a page is not kept.
-    verified = compute() if form.errors else remember("verified", selection, stamp, compute)
+    selection = form.read()
     context = {
         "snapshot": load_snapshot(),
         "selection": selection,
         "published": render_published(),
-        "verified": verified,
+        "verified": render_verified(form, selection, stamp),
     }
-    return render(request, "standings/board.html", context)
+    return render_to_string("standings/board.html", context, request)
+
+
+@require_safe
+def show_board(request: HttpRequest) -> HttpResponse:
+    """Show what was published and, apart from it, what was verified here."""
+    stamp = read_stamp()
+    compute = partial(render_board, request, stamp)
+    if request.COOKIES:
+        return HttpResponse(compute())
+    # Without a cookie nobody is signed in and no message waits: all such visitors of one address see the same page.
+    return HttpResponse(remember(f"page {request.build_absolute_uri()}", Selection(), stamp, compute))
 
 
 def read_records(request: HttpRequest) -> tuple[Selection, list[dict[str, Value]]] | None:

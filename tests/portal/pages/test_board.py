@@ -8,9 +8,10 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from portal.catalog.models import Environment
+from portal.runs.services import set_visibility
 from tests.conftest import Submit
 from tests.portal.factories import judge_timed, reject
-from tests.portal.pages.conftest import Finish
+from tests.portal.pages.conftest import Finish, Visit
 from verifier.verdict import FailureCode
 
 pytestmark = pytest.mark.django_db
@@ -82,11 +83,40 @@ def test_the_number_of_queries_is_fixed(
 ) -> None:
     for _ in range(3):
         finish(submit(visibility="public"))
-    # Families, environments of the filter, standings as stamp, tasks, tallies, systems, environments of the boards.
-    with django_assert_max_num_queries(7):
+    # Standings as stamp, families, environments of the filter, rows, systems, environments of the boards.
+    with django_assert_max_num_queries(6):
         read(client)
-    with django_assert_max_num_queries(5):
+    with django_assert_max_num_queries(1):
         read(client)
+
+
+def test_a_kept_page_shows_nothing_of_another_visitor(
+    client: Client, visit: Visit, submit: Submit, finish: Finish
+) -> None:
+    finish(submit(visibility="public"))
+    assert "alice" not in read(client)
+    assert "alice" in read(visit("alice"))
+    page = read(Client())
+    assert "alice" not in page
+    # It would go to visitors with other cookies.
+    assert "csrfmiddlewaretoken" not in page
+
+
+def test_a_kept_page_ends_with_the_next_verdict(client: Client, submit: Submit, finish: Finish) -> None:
+    finish(submit(visibility="public"))
+    assert "1 run of 1 task" in read(client)
+    run = finish(submit(visibility="public"))
+    assert "2 runs of 1 task" in read(client)
+    set_visibility(run=run, user=run.submitted_by, visibility="private", release_source=False)
+    assert "1 run of 1 task" in read(client)
+
+
+def test_an_address_that_is_not_understood_says_so(client: Client) -> None:
+    for _ in range(2):
+        page = client.get("/?level=L9&family=nothing").content.decode()
+        assert page.count('aria-invalid="true"') == 2
+        assert page.count("is not one of the available choices") == 2
+    assert "is not one of the available choices" not in read(client)
 
 
 def test_a_link_to_it_has_a_picture(client: Client) -> None:
