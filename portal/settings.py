@@ -209,6 +209,9 @@ if env.bool("PORTAL_HTTPS", default=False):
 
 # The environments for which runs are accepted at all times; those of a running worker are accepted besides.
 SERVED_ENVIRONMENTS = env.list("PORTAL_ENVIRONMENTS", default=["cpu-interpreter"])
+# How many runs a team may submit in 24 hours, and have waiting for their verdict; a team may have figures of its own.
+RUNS_A_DAY = env.int("PORTAL_RUNS_A_DAY", default=600)
+OPEN_RUNS = env.int("PORTAL_OPEN_RUNS", default=400)
 # The program that judges; `verify TASK FILE ...` is appended.
 VERIFIER_COMMAND = env.list("PORTAL_VERIFIER_COMMAND", default=[sys.executable, "-m", "verifier"])
 # Submissions lie here while they are judged.

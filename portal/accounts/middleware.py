@@ -4,18 +4,20 @@ from collections.abc import Callable
 
 from allauth.mfa.utils import is_mfa_enabled
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
+
+from portal.accounts.models import User
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 # Where an account is set up, and how to leave it.
 _OPEN = ("/account/", "/sign-out/", "/healthz/", "/static/")
 
 
-def lacks_second_factor(request: HttpRequest) -> bool:
-    """Return whether a reviewer or an administrator has signed in who has no second factor yet."""
-    user = request.user
+def lacks_second_factor(user: User | AnonymousUser) -> bool:
+    """Return whether `user` is a reviewer or an administrator who has no second factor yet."""
     if not user.is_authenticated or not (user.is_staff or user.is_superuser):
         return False
     return settings.SECOND_FACTOR_REQUIRED and not is_mfa_enabled(user)
@@ -28,6 +30,6 @@ class SecondFactorMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if not request.path.startswith(_OPEN) and lacks_second_factor(request):
+        if not request.path.startswith(_OPEN) and lacks_second_factor(request.user):
             return redirect(reverse("accounts:second_factor"))
         return self.get_response(request)

@@ -17,7 +17,9 @@ class TeamQuerySet(models.QuerySet["Team"]):
 
     def managed_by(self, user: User | AnonymousUser) -> TeamQuerySet:
         """The teams that `user` looks after as an owner or a maintainer."""
-        return self.filter(memberships__user_id=user.pk, memberships__role__in=["owner", "maintainer"])
+        if not user.is_authenticated:
+            return self.none()
+        return self.filter(memberships__user=user, memberships__role__in=["owner", "maintainer"])
 
     def visible_to(self, user: User | AnonymousUser) -> TeamQuerySet:
         """The teams whose page `user` may see: own ones, and all for staff."""

@@ -69,6 +69,18 @@ class RunQuerySet(models.QuerySet["Run"]):
         """The runs that wait for their verdict, or for a further one."""
         return self.filter(state__in=OPEN)
 
+    def awaiting_verdict(self) -> RunQuerySet:
+        """The open runs that have no verdict yet; those that are verified again are not the team's doing."""
+        return self.open().filter(verdict__isnull=True)
+
+    def costing_since(self, moment: datetime) -> RunQuerySet:
+        """The runs submitted after `moment` that count against a quota.
+
+        Those that crashed are the installation's fault; those cancelled before a worker took them cost it nothing.
+        """
+        free = Q(state=State.CRASHED) | Q(state=State.CANCELLED, attempt=0)
+        return self.filter(queued_at__gt=moment).exclude(free)
+
     def due(self) -> RunQuerySet:
         """The runs that wait for a worker, the next one first."""
         return self.filter(state=State.QUEUED).order_by("-priority", "queued_at", "id")

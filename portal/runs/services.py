@@ -14,6 +14,7 @@ from portal.catalog.models import Environment, Task
 from portal.review.trail import record_event
 from portal.runs import dispatch
 from portal.runs.models import Run, Source
+from portal.runs.quotas import claim_quota
 from portal.runs.states import HELD, State
 from portal.runs.uploads import UploadError, decode_source
 from portal.standings.services import refresh_standing
@@ -64,14 +65,16 @@ def submit_run(  # noqa: PLR0913  each is named at the call
 ) -> Run:
     """Queue a solution for judgement.
 
-    Raises ValidationError, by field, for a bad submission, and PermissionDenied when `user` is not in the team
-    that owns `system`.
+    Raises ValidationError, by field, for a bad submission, QuotaExceeded when the team has submitted too many, and
+    PermissionDenied when `user` is not in the team that owns `system`.
     """
     if not System.objects.submittable_by(user).filter(pk=system.pk).exists():
         raise PermissionDenied(f"Only members of {system.team} submit runs of {system}.")
     if visibility not in Run.Visibility.values:
         raise ValidationError({"visibility": f"Choose one of: {', '.join(Run.Visibility.values)}."})
     _check_target(task, environment)
+    text, content = check_source(source)
+    claim_quota(system.team)
     run = Run.objects.create(
         task=task,
         task_digest=task.digest,
@@ -79,7 +82,7 @@ def submit_run(  # noqa: PLR0913  each is named at the call
         system=system,
         team=system.team,
         submitted_by=user,
-        source=keep_source(*check_source(source)),
+        source=keep_source(text, content),
         source_released=release_source,
         visibility=visibility,
     )
