@@ -91,3 +91,12 @@ class Certificate(models.Model):
     def __str__(self) -> str:
         target = "not certified" if self.target is None else f"{self.target:.2f}x"
         return f"{self.task_id} in {self.environment_id}: {target}"
+
+    @property
+    def floor_speedup(self) -> float | None:
+        """The speedup over the faster baseline that the floor allows, or None where there is no floor."""
+        floor, sessions = self.body.get("floor_ms"), self.body.get("sessions")
+        if not floor or not sessions:
+            return None
+        baselines = (sessions[-1].get("eager_ms"), sessions[-1].get("compiled_ms"))
+        return min(time for time in baselines if time) / floor if any(baselines) else None

@@ -9,6 +9,10 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from portal.runs.labels import OUTCOME_LABELS
+from portal.standings.distributions import Distribution, choose_ticks
+from verifier.verdict import Outcome
+
 # A system is told by its symbol as well as by its colour.
 _SYMBOLS = ("diamond", "circle", "square", "triangle-up", "cross", "star")
 SERIES = len(_SYMBOLS)
@@ -167,4 +171,68 @@ def build_timing_figure(sides: Mapping[str, Sequence[float]], floor: float | Non
         yaxis={
             "title": {"text": "Milliseconds"}, "rangemode": "tozero", "automargin": True, "fixedrange": True,
         },
+    )  # fmt: skip
+
+
+# An outcome is told by its hatching as well as by its colour.
+_BARS = {
+    Outcome.PASSED: ("good", ""),
+    Outcome.ACCEPTED: ("accent", ""),
+    Outcome.BELOW_TARGET: ("quiet", "/"),
+    Outcome.REJECTED: ("bad", "x"),
+}
+
+
+def _build_marks(distribution: Distribution) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return lines at target and floor, with their names."""
+    marks = [("target", distribution.target, "dash"), ("floor", distribution.floor, "dot")]
+    known = [(name, math.log10(value), dash) for name, value, dash in marks if value]
+    lines = [
+        {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": {"dash": dash}}
+        for _, x, dash in known
+    ]
+    names = [
+        {"x": x, "y": 1, "yref": "paper", "yanchor": "bottom", "text": name, "showarrow": False} for name, x, _ in known
+    ]
+    return lines, names
+
+
+def build_distribution_figure(distribution: Distribution) -> dict[str, Any]:
+    """Return the timed runs of a task by speedup, stacked by outcome, as JSON-ready data."""
+    bins = distribution.bins
+    ends = [(math.log10(one.low), math.log10(one.high)) for one in bins]
+    spans = [f"{one.low:g}x to {one.high:g}x" for one in bins]
+    traces = [
+        go.Bar(
+            x=[(low + high) / 2 for low, high in ends],
+            width=[high - low for low, high in ends],
+            y=[one.runs[number] for one in bins],
+            name=OUTCOME_LABELS[outcome],
+            marker={"pattern": {"shape": _BARS[outcome][1], "fillmode": "replace", "size": 7, "solidity": 0.3}},
+            meta={"colour": _BARS[outcome][0]},
+            customdata=spans,
+            hovertemplate="%{customdata}: %{y} runs",
+        )
+        for number, outcome in enumerate(distribution.outcomes)
+        if any(one.runs[number] for one in bins)
+    ]
+    lines, names = _build_marks(distribution)
+    ticks = choose_ticks(bins)
+    shown = [*ends[0], *ends[-1], *(line["x0"] for line in lines)] if ends else [0.0, 1.0]
+    return _build_figure(
+        traces,
+        barmode="stack",
+        shapes=lines,
+        annotations=names,
+        xaxis={
+            "title": {"text": "Speedup by the stopwatch", "standoff": 12},
+            "tickvals": [math.log10(tick) for tick in ticks], "ticktext": [f"{tick:g}x" for tick in ticks],
+            "range": [min(shown) - 0.03, max(shown) + 0.03], "zeroline": False, "fixedrange": True,
+        },
+        yaxis={
+            "title": {"text": "Runs"}, "rangemode": "tozero", "tickformat": "d", "automargin": True, "fixedrange": True,
+        },
+        legend={"orientation": "h", "y": 1.1, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+        margin={"t": 72, "r": 32, "b": 64, "l": 16},
+        showlegend=True,
     )  # fmt: skip

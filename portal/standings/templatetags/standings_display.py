@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from portal.standings.distributions import Distribution
 from portal.standings.published import write_rank
 from portal.standings.selection import Selection
 from portal.standings.statistics import Rank
+from verifier.verdict import Outcome
 
 register = template.Library()
 
@@ -49,3 +53,21 @@ def points(share: float) -> str:
 def probability(value: float) -> str:
     """Write a p-value; below a thousandth only as that."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"  # noqa: PLR2004
+
+
+@register.filter
+def edge(speedup: float) -> str:
+    """Write the edge of a bin of speedups, such as 1.5x."""
+    return f"{speedup:g}x"
+
+
+@register.filter
+def beside(distribution: Distribution, runs: list[int]) -> list[tuple[Outcome, int]]:
+    """Return the counts of one row of a distribution, each beside its outcome."""
+    return list(zip(distribution.outcomes, runs, strict=True))
+
+
+@register.filter(name="any")
+def has_any(values: Iterable[int]) -> bool:
+    """Return whether a value is not 0."""
+    return any(values)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,12 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from portal.catalog.models import Certificate, Environment, Task
+from portal.catalog.views import RUNS_PER_PAGE
 from tests.conftest import Submit
+from tests.portal.factories import judge_timed, reject
 from tests.portal.pages.conftest import Finish, Visit
 from verifier.task import load_task
+from verifier.verdict import FailureCode
 
 
 def read(client: Client, task: Task) -> str:
@@ -84,7 +89,8 @@ def test_the_number_of_queries_is_fixed(
 ) -> None:
     for _ in range(3):
         task = finish(submit(visibility="public")).task
-    with django_assert_max_num_queries(4):
+    # The task, its certificates, environments, results, the number of runs, and one page of them.
+    with django_assert_max_num_queries(6):
         read(client, task)
 
 
@@ -98,3 +104,62 @@ def test_a_task_without_a_target_says_why(client: Client, task: Task) -> None:
     )
     page = client.get(f"/tasks/{task.slug}/").content.decode()
     assert "none: the certified solution is 1.010 times as fast" in page
+
+
+def cut_results(page: str) -> str:
+    """Return the part of a page that tells how runs did, on one line."""
+    return re.sub(r"\s+", " ", page.split('id="results"')[1].split("</section>", 1)[0])
+
+
+def test_results_are_counted_by_speedup_and_outcome(
+    client: Client, task: Task, submit: Submit, finish: Finish, gpu: Environment
+) -> None:
+    Certificate.objects.create(
+        task=task, environment=gpu, target=12.0, digest="0" * 64,
+        body={"floor_ms": 0.05, "sessions": [{"eager_ms": 9.0, "compiled_ms": 2.0}, {"eager_ms": 2.0, "compiled_ms": 1.0}]},
+    )  # fmt: skip
+    public = {"visibility": "public", "environment": gpu}
+    finish(submit(**public), judge_timed)
+    finish(submit(**public), reject, FailureCode.PREC_TF32, measured_speedup=14.9)
+    finish(submit(**public), reject, FailureCode.ART_RUNTIME_ERROR)
+    finish(submit(environment=gpu), judge_timed)
+    finish(submit(visibility="public"))
+    results = cut_results(read(client, task))
+    assert "3 public runs of this task in NVIDIA H200" in results
+    assert 'data-chart="distribution-h200"' in results
+    row = results.split("<table>")[1].split("12x to 15x")[1].split("</tr>")[0]
+    assert "target 12.00x" in row
+    assert re.findall(r">(\d+)<", row) == ["1", "1"]
+    assert "20.00x, which no solution can pass" in results
+    assert re.findall(r">(\d+)<", results.split("Not timed")[1].split("</tr>")[0]) == ["0", "1"]
+    assert 'data-chart="distribution-cpu-interpreter"' not in results
+    assert "1 public run of this task in" in results
+    assert "Speed is not measured there" in results
+
+
+def test_a_total_of_the_results_leads_to_its_runs(client: Client, task: Task, submit: Submit, finish: Finish) -> None:
+    for _ in range(2):
+        finish(submit(visibility="public"), reject, FailureCode.CORR_VALUE)
+    finish(submit(visibility="private"), reject, FailureCode.CORR_VALUE)
+    address = re.findall(r'href="([^"]*outcome=rejected)"', cut_results(read(client, task)))[0]
+    assert "Page 1 of 1, 2 runs" in client.get(unescape(address)).content.decode()
+
+
+def test_without_a_public_verdict_it_says_what_to_do(
+    client: Client, task: Task, submit: Submit, finish: Finish
+) -> None:
+    finish(submit(visibility="private"))
+    results = cut_results(read(client, task))
+    assert "No public run of this task has been judged yet" in results
+    assert f"/submit/?task={task.id}" in results
+    assert "plotly" not in read(client, task)
+
+
+def test_all_runs_are_there_page_by_page(client: Client, task: Task, submit: Submit) -> None:
+    runs = [str(submit(visibility="public").public_id) for _ in range(RUNS_PER_PAGE + 1)]
+    first, second = (client.get(f"/tasks/{task.slug}/?page={number}").content.decode() for number in (1, 2))
+    assert [run for run in runs if f"/runs/{run}/" in first] == runs[1:]
+    assert [run for run in runs if f"/runs/{run}/" in second] == runs[:1]
+    assert 'rel="next" href="?page=2#runs"' in first
+    assert 'rel="prev" href="?page=1#runs"' in second
+    assert client.get(f"/tasks/{task.slug}/?page=nonsense").status_code == 200
