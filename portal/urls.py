@@ -8,6 +8,7 @@ urlpatterns = [
     path("", include("portal.standings.urls")),
     path("tasks/", include("portal.catalog.urls")),
     path("", include("portal.runs.urls")),
+    path("", include("portal.review.urls")),
     path("notifications/", include("portal.notifications.urls")),
     path("", include("portal.accounts.urls")),
     path("", include("portal.accounts.entrance")),

@@ -39,6 +39,7 @@ def start_batch(*, user: User, runs: RunQuerySet, expected: int, filters: str, r
         raise PermissionDenied("Only administrators have many runs verified again.")
     chosen = list(
         runs.filter(state=State.FINISHED, verdict__isnull=False)
+        .order_by("pk")
         .select_related("verdict")
         .select_for_update(of=("self",))
     )

@@ -11,6 +11,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from portal.accounts.models import User
+from portal.notifications.kinds import Kind
+from portal.notifications.services import notify
 from portal.review.models import Appeal, Case, Decision, Reply
 from portal.review.permissions import may_appeal, may_decide
 from portal.review.reverification import queue_again
@@ -138,6 +140,8 @@ def decide(  # noqa: PLR0913  each is named at the call
     if decision.closes:
         run.appeals.open().update(decision=decision)
         Case.objects.filter(run=run).update(assignee=None, assigned_until=None)
+    text = f"{decision.get_kind_display()}: {reason}"
+    notify(kind=Kind.DECISION, team=run.team, text=text, run=run, actor=user)
     said = {
         "kind": kind,
         "reason": reason,
@@ -158,6 +162,7 @@ def open_appeal(*, run: Run, user: User, reason: str) -> Appeal:
     if not may_appeal(user, run) or run.verdict is None:
         raise PermissionDenied("Only the team appeals, once for each verdict, and only while the run does not pass.")
     appeal = Appeal.objects.create(run=run, verdict=run.verdict, reason=reason, opened_by=user)
+    notify(kind=Kind.APPEAL, team=run.team, text=f"Appeal: {reason}", run=run, actor=user)
     record_event(actor=user, action="appeal.open", subject=run, after={"reason": reason, "verdict": run.verdict.number})
     return appeal
 
