@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from portal.standings.views import analysis, background, board
+from portal.standings.views import analysis, background, board, guide
 
 app_name = "standings"
 
@@ -20,4 +20,5 @@ urlpatterns = [
     path("spotlight/attention/", background.show_spotlight, name="spotlight"),
     path("methodology/", background.show_methodology, name="methodology"),
     path("contract/", background.show_contract, name="contract"),
+    path("style/", guide.show_style, name="style"),
 ]

@@ -127,7 +127,7 @@ def test_results_are_counted_by_speedup_and_outcome(
     results = cut_results(read(client, task))
     assert "3 public runs of this task in NVIDIA H200" in results
     assert 'data-chart="distribution-h200"' in results
-    row = results.split("<table>")[1].split("12x to 15x")[1].split("</tr>")[0]
+    row = results.split('id="results-h200"')[1].split("<table>")[1].split("12x to 15x")[1].split("</tr>")[0]
     assert "target 12.00x" in row
     assert re.findall(r">(\d+)<", row) == ["1", "1"]
     assert "20.00x, which no solution can pass" in results
