@@ -1,4 +1,7 @@
-"""Charts as Plotly figures: pure functions on plain data. Colours are names of the style sheet, set by the page's script."""
+"""Charts as Plotly figures: pure functions on plain data. Colours are names of the style sheet, set by the page's script.
+
+Plotly's own classes check what they are given, at every page; here the tests let them check what is built.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import plotly.graph_objects as go
 
 from portal.runs.labels import OUTCOME_LABELS
 from portal.standings.distributions import Distribution, choose_ticks
@@ -38,6 +39,14 @@ class Point:
     at_least: bool = False
 
 
+def _scatter(**trace: Any) -> dict[str, Any]:
+    return {"type": "scatter"} | trace
+
+
+def _bar(**trace: Any) -> dict[str, Any]:
+    return {"type": "bar"} | trace
+
+
 def _error_bars(rates: Sequence[Rate | None]) -> dict[str, Any]:
     return {
         "type": "data",
@@ -49,16 +58,16 @@ def _error_bars(rates: Sequence[Rate | None]) -> dict[str, Any]:
     }
 
 
-def _build_figure(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
-    usual: dict[str, Any] = {"template": go.layout.Template(), "autosize": True, "showlegend": len(traces) > 1}
+def _build_figure(traces: Sequence[dict[str, Any]], **layout: Any) -> dict[str, Any]:
+    usual: dict[str, Any] = {"autosize": True, "showlegend": len(traces) > 1}
     usual["margin"] = {"t": 24, "r": 32, "b": 64, "l": 16}
     usual["legend"] = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
-    return go.Figure(traces, go.Layout(**usual | layout)).to_plotly_json()
+    return {"data": list(traces), "layout": usual | layout}
 
 
 def build_rate_figure(rates: Sequence[Rate], title: str) -> dict[str, Any]:
     """Return a dot chart of `rates` with their intervals, the first on top, as JSON-ready data."""
-    points = go.Scatter(
+    points = _scatter(
         x=[rate.percent for rate in rates],
         y=[rate.label for rate in rates],
         mode="markers",
@@ -90,7 +99,7 @@ def build_level_figure(
     for number, (name, rates) in enumerate(shown):
         shift = 0.12 * (number - (len(shown) - 1) / 2)
         traces.append(
-            go.Scatter(
+            _scatter(
                 x=[index + shift for index in range(len(levels))],
                 y=[rate.percent if rate else None for rate in rates],
                 name=name,
@@ -116,7 +125,7 @@ def build_stopwatch_figure(points: Sequence[Point], target: float | None) -> dic
         ("stopwatch only, above this", "triangle-right", "bad", [p for p in points if not p.counted and p.at_least]),
     ]
     traces = [
-        go.Scatter(
+        _scatter(
             x=[point.speedup for point in kept],
             y=[point.label for point in kept],
             name=name,
@@ -135,7 +144,7 @@ def build_stopwatch_figure(points: Sequence[Point], target: float | None) -> dic
     ends = [min([1.0, *(point.speedup for point in points)]), max([2.0, *(point.speedup for point in points)])]
     return _build_figure(
         traces,
-        shapes=line if target else [],
+        **({"shapes": line} if target else {}),
         xaxis={
             "type": "log", "title": {"text": "Speedup over the faster baseline", "standoff": 12}, "tickvals": ticks,
             "range": [math.log10(0.9 * ends[0]), math.log10(1.2 * ends[1])],
@@ -152,7 +161,7 @@ def build_stopwatch_figure(points: Sequence[Point], target: float | None) -> dic
 def build_timing_figure(sides: Mapping[str, Sequence[float]], floor: float | None) -> dict[str, Any]:
     """Return every timed call of each side in milliseconds, in the order of the calls, as JSON-ready data."""
     traces = [
-        go.Scatter(
+        _scatter(
             x=list(range(1, len(samples) + 1)),
             y=list(samples),
             name=name,
@@ -166,7 +175,7 @@ def build_timing_figure(sides: Mapping[str, Sequence[float]], floor: float | Non
     line = [{"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": floor, "y1": floor, "line": {"dash": "dash"}}]
     return _build_figure(
         traces,
-        shapes=line if floor else [],
+        **({"shapes": line} if floor else {}),
         xaxis={"title": {"text": "Timed call", "standoff": 12}, "zeroline": False, "fixedrange": True},
         yaxis={
             "title": {"text": "Milliseconds"}, "rangemode": "tozero", "automargin": True, "fixedrange": True,
@@ -203,7 +212,7 @@ def build_distribution_figure(distribution: Distribution) -> dict[str, Any]:
     ends = [(math.log10(one.low), math.log10(one.high)) for one in bins]
     spans = [f"{one.low:g}x to {one.high:g}x" for one in bins]
     traces = [
-        go.Bar(
+        _bar(
             x=[(low + high) / 2 for low, high in ends],
             width=[high - low for low, high in ends],
             y=[one.runs[number] for one in bins],

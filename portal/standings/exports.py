@@ -27,7 +27,10 @@ class ShownBoard:
 
 
 def build_record(shown: ShownBoard, system: System, row: Row) -> dict[str, Value]:
-    """Return one row of a board; shares are in percent, and what is unknown is None."""
+    """Return one row of a board; shares are in percent, and what is unknown is None.
+
+    Neither an agent's wall-clock nor a release of the suite is recorded with a run.
+    """
     rate, speed = row.rate, row.speedup
     return {
         "environment": shown.board.environment,
@@ -57,6 +60,8 @@ def build_record(shown: ShownBoard, system: System, row: Row) -> dict[str, Value
         "tasks_covered": speed.covered if speed else 0,
         "coverage_adjusted_speedup": speed.adjusted if speed else None,
         "mean_capture_percent": None if row.capture is None else 100 * row.capture,
+        "mean_wall_clock_seconds": None,
+        "release": None,
         "latest_verdict": row.latest.isoformat(),
     }
 

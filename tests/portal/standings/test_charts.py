@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import plotly.graph_objects as go
 import pytest
 
 from portal.standings.charts import (
     SERIES,
     Point,
     Rate,
+    build_distribution_figure,
     build_level_figure,
     build_rate_figure,
     build_stopwatch_figure,
     build_timing_figure,
 )
+from portal.standings.distributions import build_distribution
 from portal.standings.published import build_rows, load_snapshot
 
 RATES = [
@@ -79,3 +83,17 @@ def test_every_timed_call_is_drawn_with_the_floor() -> None:
     figure = build_timing_figure({"eager": [2.0, 2.1], "submission": [1.0]}, 0.5)
     assert [list(trace["y"]) for trace in figure["data"]] == [[2.0, 2.1], [1.0]]
     assert figure["layout"]["shapes"][0]["y0"] == 0.5
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        build_rate_figure(RATES, "Pass rate"),
+        build_level_figure(["L1", "L2"], {"a": [RATES[0], None], "b": [RATES[1], RATES[2]]}, "Pass rate"),
+        build_stopwatch_figure([Point("a", 1.7, counted=True), Point("b", 9.0, counted=False)], 1.63),
+        build_timing_figure({"eager": [2.0, 2.1], "submission": [1.0]}, 0.5),
+        build_distribution_figure(build_distribution([("passed", 2.0), ("rejected", 5.0)], 1.6, 3.0)),
+    ],
+)
+def test_plotly_knows_every_part(figure: dict[str, Any]) -> None:
+    assert go.Figure(figure).to_plotly_json()["data"]
