@@ -18,6 +18,12 @@ _MARKDOWN_TAGS = {
     "a", "blockquote", "br", "code", "em", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "strong",
     "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
+# What may be wider than a phone is scrolled, so the keyboard has to reach it. In cleaned HTML these are tags only.
+_REACHABLE = {
+    "<pre>": '<pre tabindex="0">',
+    "<table>": '<div class="scroller" tabindex="0" role="group" aria-label="Table"><table>',
+    "</table>": "</table></div>",
+}
 # Characters that reorder or hide text: code that shows them reads differently from what runs.
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 # Lexing is not linear on hostile text, so long files are shown plain.
@@ -31,7 +37,10 @@ def render_markdown(text: str) -> SafeString:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
     html = _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})
-    return mark_safe(nh3.clean(html, tags=_MARKDOWN_TAGS, attributes={"a": {"href"}}, url_schemes={"https", "http"}))  # noqa: S308
+    clean = nh3.clean(html, tags=_MARKDOWN_TAGS, attributes={"a": {"href"}}, url_schemes={"https", "http"})
+    for bare, reachable in _REACHABLE.items():
+        clean = clean.replace(bare, reachable)
+    return mark_safe(clean)  # noqa: S308
 
 
 def reveal_invisible(text: str) -> str:

@@ -162,7 +162,8 @@ def bootstrap_ratios(numerators: ArrayLike, denominators: ArrayLike) -> NDArray[
 
 def bootstrap_interval(samples: NDArray[np.float64], confidence: float = CONFIDENCE) -> Interval | None:
     """Return the percentile interval of one system's draws, or None when none of them holds a figure."""
-    known = samples[~np.isnan(samples)]
+    missing = np.isnan(samples)
+    known = samples[~missing] if missing.any() else samples
     if not known.size:
         return None
     low, high = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2])

@@ -1,6 +1,7 @@
-"""Draw the picture that a link to the board shows: `python -m tests.browser.preview ADDRESS`.
+"""Draw the picture that a link to the board shows, and that of the README: `python -m tests.browser.preview ADDRESS`.
 
-It needs a running portal and Chromium, and writes static/preview.png. It holds published figures only.
+It needs a running portal and Chromium, and writes static/preview.png and docs/images/board.png. Both hold published
+figures only.
 """
 
 from __future__ import annotations
@@ -24,18 +25,21 @@ COMPOSE = """() => {
 }"""
 
 
-def draw_preview(address: str, path: Path) -> None:
-    """Write the picture of the board at `address` to `path`."""
+def draw_pictures(address: str, preview: Path, board: Path) -> None:
+    """Write two pictures of the board at `address`: what a link shows, and the upper part of the page."""
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
         page = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]}, color_scheme="light")
         page.goto(address)
         page.locator("[data-chart=pass-rates] .main-svg").first.wait_for()
+        page.set_viewport_size({"width": 1200, "height": 1480})
+        page.screenshot(path=board)
+        page.set_viewport_size({"width": SIZE[0], "height": SIZE[1]})
         page.evaluate(COMPOSE)
-        page.screenshot(path=path)
+        page.screenshot(path=preview)
         browser.close()
 
 
 if __name__ == "__main__":
-    draw_preview(sys.argv[1], ROOT / "static" / "preview.png")
+    draw_pictures(sys.argv[1], ROOT / "static" / "preview.png", ROOT / "docs" / "images" / "board.png")

@@ -36,7 +36,8 @@ def load_boards(selection: Selection, stamp: str) -> list[ShownBoard]:
     boards = remember("boards", chosen, stamp, lambda: build_boards(read_tallies(chosen)))
     systems = load_systems({row.system for board in boards for row in board.rows})
     names = {key: system.name for key, system in systems.items()}
-    environments = Environment.objects.in_bulk([board.environment for board in boards])
+    known = Environment.objects.only("title", "timed", "official")
+    environments = known.in_bulk([board.environment for board in boards])
     shown = [
         ShownBoard(
             board,

@@ -51,3 +51,10 @@ def test_a_long_source_is_shown_plain_and_whole() -> None:
 @pytest.mark.parametrize("character", ["\u202e", "\u2066", "\u200b", "\ufeff"])
 def test_characters_that_deceive_are_written_out(character: str) -> None:
     assert reveal_invisible(f"a{character}b") == f"a⟨U+{ord(character):04X}⟩b"
+
+
+def test_what_scrolls_can_be_reached_by_keyboard() -> None:
+    html = render_markdown("| a |\n| - |\n| 1 |\n\n```\ncode <table>\n```\n")
+    assert '<div class="scroller" tabindex="0" role="group" aria-label="Table"><table>' in html
+    assert '<pre tabindex="0"><code>code &lt;table&gt;' in html
+    assert html.count("<table>") == html.count("</table></div>") == 1
