@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +19,7 @@ CANDIDATE_LIMITS = sandbox.Limits(memory=6 << 30)
 # The submission's process answers with names and words, and with no data.
 ANSWER_BYTES = 4 << 20
 DEVICE_LIMITS = sandbox.Limits(memory=4 << 30, processes=64)
-GPU_LIMITS = sandbox.Limits(memory=48 << 30, processes=256, cpu_seconds=3600, gpu=True)
+GPU_LIMITS = sandbox.Limits(memory=48 << 30, processes=256, cpu_seconds=3600)
 # Room for two compilations at a time, a compiler and its assembler each.
 COMPILE_LIMITS = sandbox.Limits(memory=8 << 30)
 # The rest is for the oracle, the baseline and the two contexts.
@@ -71,10 +71,19 @@ class Boxes:
     `compiler` is the judge's line to the compile box where the device is simulated; a GPU has that line itself.
     """
 
-    def __init__(self, solution: Path, environment: EnvironmentSpecification, slab: int) -> None:
-        """Start every box; `slab` is the descriptor of the memory shared with the device. Raises SandboxUnavailable."""
+    def __init__(
+        self,
+        solution: Path,
+        environment: EnvironmentSpecification,
+        slab: int,
+        gpu: sandbox.VisibleGpu | None = None,
+    ) -> None:
+        """Start every box; `slab` is the descriptor of the memory shared with the device, and `gpu` the one to use.
+
+        Raises SandboxUnavailable.
+        """
         self.started: list[Box] = []
-        self.environment = environment
+        self.environment, self.gpu = environment, gpu
         candidate_line, device_line = socket.socketpair()
         compiler_line, device_compiler_line = socket.socketpair()
         lines = [device_line, *([device_compiler_line] if environment.timed else [])]
@@ -110,7 +119,7 @@ class Boxes:
             "slab": slab,
         }
         parts = ("candidate", "device", "gpu" if environment.timed else "interpreter")
-        limits = GPU_LIMITS if environment.timed else DEVICE_LIMITS
+        limits = replace(GPU_LIMITS, gpu=self.gpu) if environment.timed else DEVICE_LIMITS
         module = "verifier.device.service"
         return self.start(module, parts, limits, lines=lines, settings=settings, descriptors=[slab])
 

@@ -71,10 +71,14 @@ def read_session(verdict: Verdict, timing: TimingRecord) -> Session:
 
 
 def measure(
-    task: Task, environment: EnvironmentSpecification, progress: Progress, turns: Turns | None = None
+    task: Task,
+    environment: EnvironmentSpecification,
+    progress: Progress,
+    turns: Turns | None = None,
+    sharing: int = 1,
 ) -> tuple[Session, Verdict]:
     """Verify the certified solution once, in processes of its own. Raises CertificationError."""
-    plan = Plan(choose_limits(environment), turns=turns, use_target=False)
+    plan = Plan(choose_limits(environment), turns=turns, sharing=sharing, use_target=False)
     verdict = verify(task, (task.path / "certified.py").read_bytes(), environment, progress, plan)
     timing = verdict.evidence.timing
     if verdict.outcome not in (Outcome.ACCEPTED, Outcome.BELOW_TARGET) or timing is None:
@@ -117,7 +121,11 @@ def decide(sessions: Sequence[Session]) -> Decision:
 
 
 def certify(
-    task: Task, environment: EnvironmentSpecification, progress: Progress, turns: Turns | None = None
+    task: Task,
+    environment: EnvironmentSpecification,
+    progress: Progress,
+    turns: Turns | None = None,
+    sharing: int = 1,
 ) -> tuple[Certificate, list[Verdict]]:
     """Return a certificate and the verdicts behind it. Raises CertificationError or SandboxUnavailable.
 
@@ -128,7 +136,7 @@ def certify(
     decision = Decision(None, open=True)
     while decision.open and len(measured) < MOST_SESSIONS:
         progress({"event": "session", "t": 0.0, "number": len(measured) + 1})
-        measured.append(measure(task, environment, progress, turns))
+        measured.append(measure(task, environment, progress, turns, sharing))
         if len(measured) > 1:
             decision = decide([session for session, _ in measured])
     if compute_digests(task) != digests:
@@ -146,7 +154,9 @@ def certify_all(
     Raises SandboxUnavailable and InfrastructureFault.
     """
     with share_gpu(environment, jobs) as (pool, turns):
-        futures = {pool.submit(certify, task, environment, name_task(progress, task), turns): task for task in tasks}
+        futures = {
+            pool.submit(certify, task, environment, name_task(progress, task), turns, jobs): task for task in tasks
+        }
         for future in as_completed(futures):
             try:
                 yield futures[future], future.result()

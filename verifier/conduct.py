@@ -75,7 +75,8 @@ def make_trial(
     modules = load_task_modules(task)
     reference = Reference(task, worker, reference_slab, where)
     session.wait_until_ready()
-    freshness = Freshness(session, int(environment.device.memory_bytes * HELD_SHARE))
+    held_bytes = int(environment.device.memory_bytes * HELD_SHARE / verification.plan.sharing)
+    freshness = Freshness(session, held_bytes)
     trial = Trial(task, verification.source, environment, modules, session, reference, code, freshness)
     trial.gpu, trial.target, trial.report = verification.gpu, verification.target, verification.progress
     trial.pass_phase = verification.pass_phase

@@ -119,10 +119,10 @@ def check_gpu_box() -> Finding:
     package = Path(__file__).resolve().parent
     parts = ("__init__.py", "candidate", "device", "gpu")
     shown = {f"{sandbox.RUNNER_FOLDER}/verifier/{name}": package / name for name in parts}
-    limits = sandbox.Limits(memory=16 << 30, processes=256, gpu=True)
     try:
+        limits = sandbox.Limits(memory=16 << 30, processes=256, gpu=Gpu().visible)
         process = sandbox.start([*sandbox.python_command(), "-m", "verifier.gpu.probe"], shown=shown, limits=limits)
-    except sandbox.SandboxUnavailable as error:
+    except (sandbox.SandboxUnavailable, InfrastructureFault) as error:
         return Finding("gpu in the box", "unavailable", str(error))
     status = process.finish(PROBE_SECONDS)
     last = process.output().strip().rpartition("\n")[2]

@@ -77,7 +77,7 @@ def measure_slab(task: Task, environment: EnvironmentSpecification) -> int:
 class Plan:
     """How a verification is run: time limits, rounds of timed calls, and who else may use the GPU meanwhile.
 
-    Without rounds nothing is timed. With `turns`, the GPU is leased already and shared with others; with
+    Without rounds nothing is timed. With `turns`, the GPU is leased already and shared among `sharing`; with
     `workers`, reference workers outlive the verification. Without `use_target` a certificate decides nothing. With
     `gates`, only these are run, and what comes out is a measurement and no verdict.
     """
@@ -85,6 +85,7 @@ class Plan:
     limits: TimeLimits
     rounds: int = ROUNDS
     turns: Turns | None = None
+    sharing: int = 1
     workers: Workers | None = None
     use_target: bool = True
     gates: frozenset[Gate] = frozenset(Gate)
@@ -190,6 +191,8 @@ class Verification:
         self.target = certificate.target if certificate and self.plan.use_target else None
         self.gpu = Gpu()
         check_gpu(self.gpu, self.environment)
+        # All processes of a verification use the same GPU, in whatever order CUDA counts them.
+        os.environ["CUDA_VISIBLE_DEVICES"] = self.gpu.uuid
         if self.plan.turns:
             with self.plan.turns.beside():
                 self.pass_phase("waiting")
@@ -223,7 +226,7 @@ class Verification:
             size = measure_slab(self.task, self.environment)
             with (
                 share_memory(size) as slab,
-                Boxes(solution, self.environment, slab) as boxes,
+                Boxes(solution, self.environment, slab, self.gpu.visible if self.gpu else None) as boxes,
                 nullcontext(self.plan.workers) if self.plan.workers else Workers() as workers,
                 workers.borrow(self.task, self.environment, size) as worker,
             ):
@@ -357,7 +360,7 @@ def verify_each(
     Raises SandboxUnavailable and InfrastructureFault.
     """
     with share_gpu(environment, jobs) as (pool, turns):
-        plan = Plan(choose_limits(environment), turns=turns)
+        plan = Plan(choose_limits(environment), turns=turns, sharing=jobs)
         futures = {
             pool.submit(verify, task, data, environment, name_task(progress, task), plan): number
             for number, (task, data) in enumerate(submissions)

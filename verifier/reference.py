@@ -154,6 +154,8 @@ class ReferenceService:
 def main() -> None:
     """Serve until the judge hangs up, or dies while this process is still starting."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Whoever interrupts the judge on a terminal reaches this process too; the judge ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     settings = json.loads(sys.argv[1])

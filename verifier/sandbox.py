@@ -40,6 +40,14 @@ class SandboxUnavailable(RuntimeError):
 
 
 @dataclass(frozen=True)
+class VisibleGpu:
+    """The one GPU that a box sees: its UUID, and the number of its device file."""
+
+    uuid: str
+    number: int
+
+
+@dataclass(frozen=True)
 class Limits:
     """What one boxed process tree may use. Sizes in bytes, times in seconds."""
 
@@ -49,7 +57,7 @@ class Limits:
     scratch: int = 256 << 20
     cpu_seconds: int = 900
     open_files: int = 512
-    gpu: bool = False
+    gpu: VisibleGpu | None = None
 
 
 def find_bubblewrap() -> str:
@@ -92,9 +100,11 @@ def list_package_paths() -> dict[str, Path]:
     return paths
 
 
-def list_gpu_files() -> list[str]:
-    """Return the device files that CUDA needs."""
-    return sorted(str(path) for path in Path("/dev").glob("nvidia*") if not path.is_dir())
+def list_gpu_files(number: int, folder: Path = Path("/dev")) -> list[str]:
+    """Return the device files that CUDA needs for one GPU: its own and those of the driver, none of another's."""
+    found = sorted(path for path in folder.glob("nvidia*") if not path.is_dir())
+    own = f"nvidia{number}"
+    return [str(path) for path in found if path.name == own or not path.name.removeprefix("nvidia").isdigit()]
 
 
 class Builder:
@@ -136,9 +146,9 @@ class Builder:
         ):
             self.add("--perms", "1777", "--size", str(size), "--tmpfs", path)
 
-    def show_gpu(self) -> None:
-        """Show the GPU's device files and what the driver and the profiler read about it. Raises SandboxUnavailable."""
-        files = list_gpu_files()
+    def show_gpu(self, gpu: VisibleGpu) -> None:
+        """Show a GPU's device files and what the driver and the profiler read about it. Raises SandboxUnavailable."""
+        files = list_gpu_files(gpu.number)
         if not files:
             raise SandboxUnavailable("there is no /dev/nvidia*: load NVIDIA's driver, or pass the GPU to this machine")
         for path in files:
@@ -368,8 +378,10 @@ def start(
     builder = Builder(limits, as_root=os.geteuid() == 0)
     builder.isolate()
     builder.show_system()
+    variables = dict(environment or {})
     if limits.gpu:
-        builder.show_gpu()
+        builder.show_gpu(limits.gpu)
+        variables["CUDA_VISIBLE_DEVICES"] = limits.gpu.uuid
     if not sys.base_prefix.startswith("/usr"):
         builder.show(sys.base_prefix, sys.base_prefix)
     for name, path in list_package_paths().items():
@@ -377,10 +389,10 @@ def start(
     for target, source in shown.items():
         builder.show(source, target)
     filter_descriptor = os.memfd_create("filter")
-    os.write(filter_descriptor, build_filter(gpu=limits.gpu))
+    os.write(filter_descriptor, build_filter(gpu=limits.gpu is not None))
     os.lseek(filter_descriptor, 0, os.SEEK_SET)
     information, information_inside = os.pipe()
-    builder.finish(make_environment(environment or {}), filter_descriptor, information_inside)
+    builder.finish(make_environment(variables), filter_descriptor, information_inside)
     limit = [
         "/usr/bin/prlimit",
         "--core=0",

@@ -139,6 +139,7 @@ class FixtureResult(Model):
     outcome: Outcome
     failures: list[FailureCode]
     failing_checks: list[str]
+    findings: list[str] = Field([], description="what was observed against what is allowed, in the checks that failed")
     measured_speedup: float | None = None
     seconds: float
     error: str = ""
@@ -164,13 +165,17 @@ class Report(Model):
 
 
 def make_plan(
-    fixture: Fixture, environment: EnvironmentSpecification, turns: Turns | None = None, workers: Workers | None = None
+    fixture: Fixture,
+    environment: EnvironmentSpecification,
+    turns: Turns | None = None,
+    workers: Workers | None = None,
+    sharing: int = 1,
 ) -> Plan:
     """Return how to verify a fixture: timed only where its verdict can depend on that."""
     expected = fixture.expect(environment.slug)
     timed = not expected or FailureCode(expected).mode in TIMED_MODES or expected == FailureCode.STALE_TIMED_OUTPUT
     limits = SHORT_GPU_LIMITS if environment.timed else SHORT_LIMITS
-    return Plan(limits, rounds=1 if timed else 0, turns=turns, workers=workers)
+    return Plan(limits, rounds=1 if timed else 0, turns=turns, sharing=sharing, workers=workers)
 
 
 def judge_fixture(fixture: Fixture, folder: Path, environment: EnvironmentSpecification, plan: Plan) -> FixtureResult:
@@ -178,7 +183,7 @@ def judge_fixture(fixture: Fixture, folder: Path, environment: EnvironmentSpecif
     task = find_fixture_task(fixture.task, folder)
     verdict = verify(task, fixture.path.read_bytes(), environment, plan=plan)
     expected = fixture.expect(environment.slug)
-    failing = [item.name for gate in verdict.gates for item in gate.checks if item.passed is False]
+    failing = [item for gate in verdict.gates for item in gate.checks if item.passed is False]
     return FixtureResult(
         name=fixture.path.stem,
         kind=fixture.kind,
@@ -187,7 +192,8 @@ def judge_fixture(fixture: Fixture, folder: Path, environment: EnvironmentSpecif
         as_expected=fixture.is_as_expected(verdict),
         outcome=verdict.outcome,
         failures=verdict.failures,
-        failing_checks=failing,
+        failing_checks=[item.name for item in failing],
+        findings=[f"{item.label}: {item.observed} ({item.allowed}) {item.detail}"[:300] for item in failing],
         measured_speedup=verdict.measured_speedup,
         seconds=verdict.seconds,
         error=verdict.evidence.error[:500],
@@ -199,14 +205,21 @@ def run_selftest(
 ) -> Iterator[FixtureResult]:
     """Verify fixtures, some at a time, and yield each result. Raises InfrastructureFault when there is no GPU to use.
 
-    Those that are timed come last: they take turns on the GPU, for which all others would have to wait.
+    Those that are timed come last: they take turns on the GPU, for which all others would have to wait. What went
+    wrong beside others is verified again alone, where it has all of the GPU's memory and time, and that counts.
     """
     with Workers() as workers, share_gpu(environment, jobs) as (pool, turns):
-        planned = [(item, make_plan(item, environment, turns, workers)) for item in fixtures]
+        planned = [(item, make_plan(item, environment, turns, workers, jobs)) for item in fixtures]
         planned.sort(key=lambda pair: pair[1].rounds)
-        futures = [pool.submit(judge_fixture, item, folder, environment, plan) for item, plan in planned]
+        futures = {pool.submit(judge_fixture, item, folder, environment, plan): item for item, plan in planned}
+        again = []
         for future in as_completed(futures):
-            yield future.result()
+            if future.result().as_expected or not turns or jobs == 1:
+                yield future.result()
+            else:
+                again.append(futures[future])
+        for item in again:
+            yield judge_fixture(item, folder, environment, make_plan(item, environment, turns, workers))
 
 
 def read_log(path: Path, fixtures: Sequence[Fixture]) -> list[FixtureResult]:

@@ -66,32 +66,44 @@ class Worker:
 
 
 class Workers:
-    """Reference workers, lent to one verification at a time. Those of a task serve its next verification too."""
+    """Reference workers, lent to one verification at a time. Those of a task serve its next verification too.
 
-    def __init__(self) -> None:
-        self.idle: dict[tuple[str, str], list[Worker]] = {}
+    The last few are kept idle: each holds a model and a part of the GPU's memory.
+    """
+
+    def __init__(self, most_idle: int = 4) -> None:
+        self.idle: list[tuple[tuple[str, str], Worker]] = []
+        self.most_idle = most_idle
         self.lock = threading.Lock()
 
     @contextmanager
     def borrow(self, task: Task, environment: EnvironmentSpecification, size: int) -> Iterator[Worker]:
         """Lend a worker of a task, a new one when none is idle. One that failed its borrower is ended."""
         key = str(task.path), environment.slug
-        with self.lock:
-            waiting = self.idle.setdefault(key, [])
-            worker = waiting.pop() if waiting else Worker(environment, size)
+        worker = self.find_idle(key) or Worker(environment, size)
         try:
             yield worker
         except BaseException:
             worker.close()
             raise
         with self.lock:
-            waiting.append(worker)
+            self.idle.append((key, worker))
+            surplus, self.idle = self.idle[: -self.most_idle], self.idle[-self.most_idle :]
+        for _, oldest in surplus:
+            oldest.close()
+
+    def find_idle(self, key: tuple[str, str]) -> Worker | None:
+        """Take the worker of a task that was idle for the shortest time, if there is any."""
+        with self.lock:
+            for place in reversed(range(len(self.idle))):
+                if self.idle[place][0] == key:
+                    return self.idle.pop(place)[1]
+        return None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *details: object) -> None:
         """End every worker."""
-        for workers in self.idle.values():
-            for worker in workers:
-                worker.close()
+        for _, worker in self.idle:
+            worker.close()

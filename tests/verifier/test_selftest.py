@@ -13,6 +13,7 @@ from verifier.selftest import (
     SHORT_LIMITS,
     Fixture,
     FixtureResult,
+    choose_part,
     find_fixture_task,
     list_fixtures,
     make_plan,
@@ -176,6 +177,20 @@ def test_a_fixture_is_timed_where_its_code_asks_for_it(tmp_path: Path) -> None:
     assert make_plan(fixture, GPU, None).rounds == 1
     plan = make_plan(fixture, CPU, None)
     assert (plan.rounds, plan.limits) == (0, SHORT_LIMITS)
+
+
+def test_parts_hold_every_fixture_once(tmp_path: Path) -> None:
+    fixtures = [Fixture(tmp_path / str(number), "l1-09", "") for number in range(7)]
+    parts = [choose_part(fixtures, f"{number}/3") for number in (1, 2, 3)]
+    assert [len(part) for part in parts] == [3, 2, 2]
+    assert sorted((item for part in parts for item in part), key=lambda item: item.path) == fixtures
+    assert choose_part(fixtures, "1/1") == fixtures
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "2", "", "1/", "/2", "a/b", "-1/2", "1/2/3"])
+def test_what_is_no_part_is_refused(part: str) -> None:
+    with pytest.raises(ValueError, match="is no part such as 2/3"):
+        choose_part([], part)
 
 
 def make_result(name: str, *failing: str, kind: str = "exploit", as_expected: bool = True) -> FixtureResult:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from verifier.faults import InfrastructureFault
-from verifier.sandbox import list_descendants
+from verifier.sandbox import VisibleGpu, list_descendants
 from verifier.verdict import FailureCode
 
 SAMPLE_SECONDS = 0.1
@@ -63,7 +63,7 @@ class Readings:
 
 
 class Gpu:
-    """The GPU that CUDA calls device 0 here."""
+    """The GPU that CUDA_VISIBLE_DEVICES names first, by UUID or by its number in the order of the PCI bus."""
 
     def __init__(self) -> None:
         """Find it. Raises InfrastructureFault."""
@@ -71,6 +71,7 @@ class Gpu:
         try:
             self.handle = self.find_handle()
             self.uuid = str(self.nvml.nvmlDeviceGetUUID(self.handle))
+            self.visible = VisibleGpu(self.uuid, int(self.nvml.nvmlDeviceGetMinorNumber(self.handle)))
             self.name = str(self.nvml.nvmlDeviceGetName(self.handle))
             self.driver = str(self.nvml.nvmlSystemGetDriverVersion())
             self.total_memory = int(self.nvml.nvmlDeviceGetMemoryInfo(self.handle).total)

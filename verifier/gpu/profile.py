@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,7 +11,8 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from verifier.candidate.channel import Message
 
-LABELS = ("own ", "library")
+# One recording is one cycle.
+warnings.filterwarnings("ignore", message="Warning: Profiler clears events")
 
 
 class Profiler:

@@ -5,10 +5,11 @@ Strategy: two matrix products a batch, with the scores in scratch memory, becaus
 
 The first product: q = k makes the scores symmetric, so only the upper triangle of tiles is computed. Both
 operands come from a transposed copy of x, which leaves shared memory free of bank conflicts. Each tile is
-stored twice, exponentiated against the row maximum within the tile, with that maximum and the row's sum.
+stored twice, a row a key and a column a query for the same reason, exponentiated against the query's maximum
+within the tile, with that maximum and the query's sum.
 
-The second product covers every key of every row. It scales the weights of a tile, while they pass through
-registers, by what relates the tile's maximum to the row's.
+The second product covers every key of every query. It scales the weights of a tile, while they pass through
+registers, by what relates the tile's maximum to the query's.
 """
 
 import math
@@ -39,8 +40,8 @@ class Tiling(NamedTuple):
     value_registers: int
 
 
-# The registers leave room for two programs of the first product on a multiprocessor, and three of the second.
-LARGE = Tiling(128, 32, 16, 8, 2, 128, 64, 128, 32, 4, 3, 168)
+# The registers leave room for one program of the first product on a multiprocessor, and two of the second.
+LARGE = Tiling(128, 32, 16, 8, 3, 255, 64, 256, 32, 8, 3, 128)
 SMALL = Tiling(16, 32, 2, 4, 2, 128, 16, 64, 16, 4, 2, 168)
 
 
@@ -54,12 +55,12 @@ def transpose(x_pointer, transposed_pointer, S, D: tl.constexpr, BLOCK: tl.const
 
 
 @triton.jit
-def store_tile(weights_pointer, maximum_pointer, sum_pointer, scores, row, column, tile, S):
-    maximum = tl.max(scores, axis=1)
-    weights = tl.exp2(scores - maximum[:, None])
-    tl.store(weights_pointer + row.to(tl.int64)[:, None] * S + column[None, :], weights)
-    tl.store(maximum_pointer + tile * S + row, maximum)
-    tl.store(sum_pointer + tile * S + row, tl.sum(weights, axis=1))
+def store_tile(weights_pointer, maximum_pointer, sum_pointer, scores, key, query, tile, S):
+    maximum = tl.max(scores, axis=0)
+    weights = tl.exp2(scores - maximum[None, :])
+    tl.store(weights_pointer + key.to(tl.int64)[:, None] * S + query[None, :], weights)
+    tl.store(maximum_pointer + tile * S + query, maximum)
+    tl.store(sum_pointer + tile * S + query, tl.sum(weights, axis=0))
 
 
 @triton.jit
@@ -88,9 +89,9 @@ def compute_scores(
                 part = tl.dot(queries, keys, part, input_precision="ieee")
             scores += part
         scores = scores * scale
-        store_tile(weights_pointer, maximum_pointer, sum_pointer, scores, row, column, tile_column, S)
+        store_tile(weights_pointer, maximum_pointer, sum_pointer, scores, row, column, tile_row, S)
         if tile_row < tile_column:
-            store_tile(weights_pointer, maximum_pointer, sum_pointer, tl.trans(scores), column, row, tile_row, S)
+            store_tile(weights_pointer, maximum_pointer, sum_pointer, tl.trans(scores), column, row, tile_column, S)
 
 
 @triton.jit
@@ -119,7 +120,7 @@ def attend(
     result = tl.zeros((ROWS, COLUMNS), tl.float32)
     for start in range(0, S, DEPTH):
         factor = tl.load(factor_pointer + (start // BLOCK) * S + row)
-        weights = tl.load(weights_pointer + row.to(tl.int64)[:, None] * S + (start + depth)[None, :])
+        weights = tl.load(weights_pointer + (start + depth).to(tl.int64)[None, :] * S + row[:, None])
         values = tl.load(x_pointer + (start + depth)[:, None] * D + column[None, :])
         result = tl.dot(weights * factor[:, None], values, result, input_precision="ieee")
     tl.store(result_pointer + row[:, None] * D + column[None, :], result)
