@@ -52,8 +52,12 @@ INSTALLED_APPS = [
     "allauth.mfa",
     "allauth.usersessions",
     "csp",
+    "django_filters",
     "django_htmx",
     "django_q",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "rest_framework",
     "portal.accounts",
     "portal.catalog",
     "portal.systems",
@@ -61,6 +65,7 @@ INSTALLED_APPS = [
     "portal.standings",
     "portal.review",
     "portal.notifications",
+    "portal.api",
     "portal.ops",
 ]
 
@@ -206,6 +211,37 @@ if env.bool("PORTAL_HTTPS", default=False):
     SECURE_HSTS_SECONDS = 365 * 24 * 3600
     SESSION_COOKIE_SECURE = True
     CSRF_COOKIE_SECURE = True
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "portal.api.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["portal.api.authentication.ScopePermission"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_THROTTLE_CLASSES": ["portal.api.limits.VisitorLimit", "portal.api.limits.MemberLimit"],
+    "DEFAULT_THROTTLE_RATES": env.dict(
+        "PORTAL_API_RATES", default={"visitor": "120/min", "member": "600/min", "submission": "600/hour"}
+    ),
+    "EXCEPTION_HANDLER": "portal.api.problems.answer_error",
+    "UNICODE_JSON": True,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "KernelQuest",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "DESCRIPTION": "Tasks, runs and verdicts. Writing needs a token; errors are problems as RFC 9457 has them.",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {"OutcomeEnum": "verifier.verdict.Outcome"},
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "portal.api.schema.add_errors",
+    ],
+}
 
 # The environments for which runs are accepted at all times; those of a running worker are accepted besides.
 SERVED_ENVIRONMENTS = env.list("PORTAL_ENVIRONMENTS", default=["cpu-interpreter"])

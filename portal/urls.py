@@ -9,6 +9,7 @@ urlpatterns = [
     path("tasks/", include("portal.catalog.urls")),
     path("", include("portal.runs.urls")),
     path("", include("portal.review.urls")),
+    path("api/v1/", include("portal.api.urls")),
     path("notifications/", include("portal.notifications.urls")),
     path("", include("portal.accounts.urls")),
     path("", include("portal.accounts.entrance")),

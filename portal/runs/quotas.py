@@ -55,8 +55,8 @@ def read_quota(team: Team, now: datetime | None = None) -> Quota:
     recent = Run.objects.filter(team=team).costing_since(now - WINDOW).order_by("queued_at")
     used = recent.count()
     # When as many have left the window as make room for one more.
-    first = recent.values_list("queued_at", flat=True)[used - daily : used - daily + 1] if used >= daily > 0 else []
-    next_slot = first[0] + WINDOW if first else None
+    first = recent[used - daily] if used >= daily > 0 else None
+    next_slot = first.queued_at + WINDOW if first else None
     return Quota(daily, used, limit_open, Run.objects.filter(team=team).awaiting_verdict().count(), next_slot)
 
 
