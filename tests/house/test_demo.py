@@ -130,7 +130,7 @@ def sign_in(address: str, username: str, password: str) -> str:
     page = opener.open(f"{address}sign-in/").read().decode()
     token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page)
     assert token
-    fields = {"username": username, "password": password, "csrfmiddlewaretoken": token[1]}
+    fields = {"login": username, "password": password, "csrfmiddlewaretoken": token[1]}
     return str(opener.open(f"{address}sign-in/", urllib.parse.urlencode(fields).encode()).url)
 
 

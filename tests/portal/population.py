@@ -113,8 +113,8 @@ def write_batch(
     )
     kinds = [choose_kind(skill, draw) for _, _, skill in plan]
     verdicts = Verdict.objects.bulk_create(
-        Verdict(run=run, attempt=attempt, created_at=run.finished_at, **draw_verdict(kind, draw))
-        for run, attempt, kind in zip(runs, attempts, kinds, strict=True)
+        Verdict(run=run, attempt=attempt, created_at=moment, **draw_verdict(kind, draw))
+        for run, attempt, kind, moment in zip(runs, attempts, kinds, moments, strict=True)
     )
     for run, verdict in zip(runs, verdicts, strict=True):
         run.verdict = verdict

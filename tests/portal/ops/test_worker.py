@@ -144,6 +144,7 @@ def test_a_worker_with_a_gpu_serves_its_environment_for_longer_than_a_lease(
         time.sleep(0.5)
     run.refresh_from_db()
     other.refresh_from_db()
+    assert run.verdict is not None
     assert (run.state, run.attempt, run.verdict.body["environment"]) == (State.FINISHED, 1, "h200")
     assert other.state == State.QUEUED
 

@@ -44,6 +44,7 @@ def conduct(submit: Submit, order: str, **given: object) -> Run:
 
 def test_a_verdict_is_written(submit: Submit, settings: Settings) -> None:
     run = conduct(submit, "accept")
+    assert run.verdict is not None
     assert (run.state, run.verdict.outcome) == (State.FINISHED, "accepted")
     assert run.progress == {"intake": {"state": "passed", "t": 0.2}, "structural": {"state": "started", "t": 0.3}}
     assert list(settings.WORK_DIR.glob("*/*")) == []
@@ -51,6 +52,7 @@ def test_a_verdict_is_written(submit: Submit, settings: Settings) -> None:
 
 def test_a_rejection_is_a_verdict(submit: Submit) -> None:
     run = conduct(submit, "reject")
+    assert run.verdict is not None
     assert (run.state, run.verdict.primary_failure) == (State.FINISHED, "STALE_CONSTANT")
 
 
