@@ -100,6 +100,7 @@ def share_gpu(environment: EnvironmentSpecification, jobs: int) -> Iterator[tupl
     """
     with ExitStack() as stack:
         if environment.timed:
+            check_versions(environment)
             gpu = Gpu()
             stack.enter_context(Lease(gpu.uuid, lambda: None))
             gpu.check_idle()
