@@ -141,6 +141,17 @@ def test_a_worker_serves_the_next_verification_of_its_task_unless_it_failed() ->
     assert all(worker.process.poll() is not None for worker in (first, second))
 
 
+def test_few_idle_workers_are_kept() -> None:
+    task, environment = load_task("l1-09"), load_environment("cpu-interpreter")
+    with Workers(most_idle=1) as workers:
+        with workers.borrow(task, environment, 4096) as first, workers.borrow(task, environment, 4096) as second:
+            pass
+        # The inner one came back first, so it was idle for the longest time.
+        assert second.process.poll() is not None
+        with workers.borrow(task, environment, 4096) as again:
+            assert again is first
+
+
 def write_certificate(root: Path, task: Task, text: str) -> Task:
     """Return the task as if it lay in `root`, with a certificate of the environment h200."""
     path = root / "certificates" / "h200.json"

@@ -148,3 +148,10 @@ def test_a_host_without_a_sandbox_is_refused(monkeypatch: pytest.MonkeyPatch) ->
             sandbox.probe()
     finally:
         sandbox.probe.cache_clear()
+
+
+def test_a_box_sees_the_device_files_of_one_gpu(tmp_path: Path) -> None:
+    for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "null"):
+        (tmp_path / name).touch()
+    (tmp_path / "nvidia-caps").mkdir()
+    assert [Path(path).name for path in sandbox.list_gpu_files(1, tmp_path)] == ["nvidia-uvm", "nvidia1", "nvidiactl"]
