@@ -21,17 +21,16 @@ from verifier.evidence.clocks import Gpu, Readings
 from verifier.faults import InfrastructureFault
 from verifier.floor import compute_floor
 from verifier.gates import performance
-from verifier.gates.performance import (
+from verifier.gates.performance import SIDES, PerformanceGate
+from verifier.limits import (
     CALLS_A_ROUND,
     HIDDEN_A_ROUND,
     LATER_WARM_UPS,
     PINNED,
     PROFILED_A_ROUND,
     REPEATED_ROUNDS,
-    SIDES,
     VERIFIED_A_ROUND,
     WARM_UPS,
-    PerformanceGate,
 )
 from verifier.modules import TaskModules, load_task_modules
 from verifier.referee import Reference

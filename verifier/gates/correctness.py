@@ -8,16 +8,12 @@ from collections.abc import Callable
 import torch
 
 from verifier.faults import CandidateFault
+from verifier.limits import CLEAR_CHANGE, LATER_CALLS, SITE_ATTEMPTS, WARM_CALLS
 from verifier.oracle import compare_all, has_same_bits
 from verifier.session import Tensors
 from verifier.trial import Sample, Trial, check
 from verifier.verdict import Check, DistributionRecord, FailureCode, Gate, rank_failures
 
-WARM_CALLS = 3
-LATER_CALLS = 6
-SITE_ATTEMPTS = 24
-# A change of one site counts only when the oracle moves by this many budgets.
-CLEAR_CHANGE = 5.0
 VALUE_CODES = (FailureCode.CORR_VALUE, FailureCode.CORR_NONFINITE)
 
 

@@ -12,6 +12,20 @@ from typing import Any, Literal, NamedTuple, get_args
 from verifier.evidence.clocks import Gpu, Readings, Watch
 from verifier.faults import InfrastructureFault
 from verifier.floor import FloorTime, compute_floor
+from verifier.limits import (
+    CALLS_A_ROUND,
+    EMPTY_CALLS,
+    FREE_CPU_SECONDS,
+    FREE_CPU_SHARE,
+    HIDDEN_A_ROUND,
+    LATER_WARM_UPS,
+    PINNED,
+    PROFILED_A_ROUND,
+    QUICK_SECONDS,
+    REPEATED_ROUNDS,
+    VERIFIED_A_ROUND,
+    WARM_UPS,
+)
 from verifier.session import CallRecord, Mode
 from verifier.timing import (
     MAXIMUM_VARIATION,
@@ -38,24 +52,8 @@ SIDES: tuple[Side, ...] = get_args(Side)
 Baseline = Literal["eager", "compiled"]
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
 
-CALLS_A_ROUND = 25
-WARM_UPS = 5
-LATER_WARM_UPS = 2
-EMPTY_CALLS = 12
-# Of each round's calls, how many results are compared with the oracle on average. All, where it is quick.
-VERIFIED_A_ROUND = 6
-QUICK_SECONDS = 0.04
-# A file can tell a timed call from a checked one, for fresh memory is not poisoned there; it cannot tell what is asked.
-HIDDEN_A_ROUND = 2
-# Calls that the profiler watches stand among the timed ones, so that nobody knows which they are.
-PROFILED_A_ROUND = 2
-REPEATED_ROUNDS = 3
-# Processor time that a waiting process may take meanwhile; its clock counts in steps of 10 ms.
-FREE_CPU_SECONDS = 0.1
-FREE_CPU_SHARE = 0.05
 # Enough to tell two GPUs of a host apart, and no more than that.
 SHOWN_UUID = len("GPU-01234567")
-PINNED = {"matmul_tf32": False, "cudnn_tf32": False, "float32_matmul_precision": "highest"}
 
 
 class Window(NamedTuple):

@@ -10,19 +10,20 @@ import torch
 
 from verifier.candidate.channel import Message
 from verifier.faults import CandidateFault
+from verifier.limits import (
+    FREE_TRANSFER,
+    MAXIMUM_ACTIVITIES,
+    MAXIMUM_FREE_READBACK,
+    MAXIMUM_READBACK,
+    MAXIMUM_UPLOAD,
+    MINIMUM_ABLATION_SHARE,
+    PROFILED_SLOWDOWN,
+)
 from verifier.oracle import compare_all
 from verifier.session import CallRecord, KernelText
 from verifier.task import Tolerance
 from verifier.trial import Sample, Trial, check, check_absent
 from verifier.verdict import ActivityRecord, Check, FailureCode, Gate, KernelRecord, LibraryRecord
-
-MINIMUM_ABLATION_SHARE = 0.5
-FREE_TRANSFER = 64
-MAXIMUM_FREE_READBACK = 0.25
-MAXIMUM_READBACK = 0.10
-MAXIMUM_UPLOAD = 0.25
-MAXIMUM_ACTIVITIES = 100
-PROFILED_SLOWDOWN = 1.1
 
 Figure = TypeVar("Figure", int, float)
 
