@@ -57,6 +57,9 @@ class Run(models.Model):
     source = models.ForeignKey(Source, on_delete=models.PROTECT, related_name="runs")
     source_released = models.BooleanField(default=False, help_text="Everybody who sees the run may read its source.")
     visibility = models.CharField(max_length=7, choices=Visibility.choices, default=Visibility.PRIVATE)
+    wall_clock_seconds = models.PositiveIntegerField(
+        null=True, help_text="How long the agent worked on the solution, as its team says."
+    )
 
     verdict = models.OneToOneField(
         "Verdict",
@@ -97,6 +100,12 @@ class Run(models.Model):
                 condition=Q(visibility__in=["private", "team", "public"]), name="run_visibility_known"
             ),
             models.CheckConstraint(condition=Q(attempt__lte=F("max_attempts")), name="run_attempts_bounded"),
+            models.UniqueConstraint(fields=["campaign", "task", "repetition"], name="run_once_per_repetition"),
+            models.CheckConstraint(
+                condition=Q(campaign__isnull=True, repetition__isnull=True)
+                | Q(campaign__isnull=False, repetition__gte=1),
+                name="run_repetition_of_a_campaign",
+            ),
             models.CheckConstraint(
                 condition=~Q(state="queued") | (_NO_LEASE & _NOT_ENDED & Q(attempt__lt=F("max_attempts"))),
                 name="run_queued_consistent",

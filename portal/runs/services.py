@@ -20,6 +20,9 @@ from portal.runs.uploads import UploadError, decode_source
 from portal.standings.services import refresh_standing
 from portal.systems.models import System
 
+# Seconds; whatever is longer than a week is a mistake in the unit.
+LONGEST_WALL_CLOCK = 7 * 24 * 3600
+
 
 def check_source(source: str | bytes) -> tuple[str, bytes]:
     """Return the submission as text and bytes. Raises ValidationError on the field `source`."""
@@ -52,6 +55,12 @@ def _check_target(task: Task, environment: Environment) -> None:
         raise ValidationError({"environment": reason})
 
 
+def _check_wall_clock(seconds: int | None) -> None:
+    if seconds is not None and not 0 < seconds <= LONGEST_WALL_CLOCK:
+        reason = f"Give whole seconds, from 1 to {LONGEST_WALL_CLOCK:,}, or leave it out."
+        raise ValidationError({"wall_clock_seconds": reason})
+
+
 @transaction.atomic
 def submit_run(  # noqa: PLR0913  each is named at the call
     *,
@@ -62,6 +71,7 @@ def submit_run(  # noqa: PLR0913  each is named at the call
     source: str | bytes,
     visibility: str = Run.Visibility.PRIVATE,
     release_source: bool = False,
+    wall_clock_seconds: int | None = None,
 ) -> Run:
     """Queue a solution for judgement.
 
@@ -73,6 +83,7 @@ def submit_run(  # noqa: PLR0913  each is named at the call
     if visibility not in Run.Visibility.values:
         raise ValidationError({"visibility": f"Choose one of: {', '.join(Run.Visibility.values)}."})
     _check_target(task, environment)
+    _check_wall_clock(wall_clock_seconds)
     text, content = check_source(source)
     claim_quota(system.team)
     run = Run.objects.create(
@@ -85,6 +96,7 @@ def submit_run(  # noqa: PLR0913  each is named at the call
         source=keep_source(text, content),
         source_released=release_source,
         visibility=visibility,
+        wall_clock_seconds=wall_clock_seconds,
     )
     transaction.on_commit(partial(dispatch.wake, environment.slug), robust=True)
     submitted = {"task": task.pk, "environment": environment.pk, "system": system.slug, "source": run.source_id}
