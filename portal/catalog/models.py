@@ -71,6 +71,35 @@ class Task(models.Model):
         return f"{self.id} {self.title}"
 
 
+class Release(models.Model):
+    """The suite as it once was: which tasks, each by its digest. The same tasks are the same release everywhere."""
+
+    slug = models.SlugField(
+        max_length=12, primary_key=True, help_text="The first digits of a SHA-256 over its tasks and their digests."
+    )
+    loaded_at = models.DateTimeField(help_text="When it last became the suite of this installation.")
+
+    class Meta:
+        ordering = ["-loaded_at", "slug"]
+
+    def __str__(self) -> str:
+        return f"{self.loaded_at:%Y-%m-%d} {self.slug}"
+
+
+class ReleasedTask(models.Model):
+    """A task of a release, as it was then."""
+
+    release = models.ForeignKey(Release, on_delete=models.CASCADE, related_name="tasks")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="+")
+    digest = models.CharField(max_length=64, help_text="The task's digest in this release.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["release", "task"], name="released_task_once")]
+
+    def __str__(self) -> str:
+        return f"{self.task_id} in {self.release_id}"
+
+
 class Certificate(models.Model):
     """What was measured for one task in one environment: a target, or why there is none."""
 

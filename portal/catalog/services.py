@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from django.db import transaction
+from django.utils import timezone
 
-from portal.catalog.models import Certificate, Environment, Task
+from portal.catalog.models import Certificate, Environment, Release, ReleasedTask, Task
 from verifier.certificate import load_certificate
 from verifier.environment import EnvironmentSpecification, list_environments
 from verifier.task import REQUIRED_FILES, TaskError, find_tasks_root, load_tasks
@@ -83,6 +84,21 @@ def _keep_task(task: TaskFolder, environments: set[str]) -> list[Certificate]:
     return certificates
 
 
+def _keep_release(digests: dict[str, str]) -> Release:
+    """Return the release that has exactly these tasks, by id and digest, and make it the newest."""
+    lines = "".join(f"{task} {digest}\n" for task, digest in sorted(digests.items()))
+    slug = hashlib.sha256(lines.encode()).hexdigest()[:12]
+    newest = Release.objects.first()
+    if newest is not None and newest.slug == slug:
+        return newest
+    release, created = Release.objects.update_or_create(slug=slug, defaults={"loaded_at": timezone.now()})
+    if created:
+        ReleasedTask.objects.bulk_create(
+            ReleasedTask(release=release, task_id=task, digest=digest) for task, digest in digests.items()
+        )
+    return release
+
+
 @transaction.atomic
 def load_catalog(root: Path | None = None) -> Catalog:
     """Make the database say what the folder of tasks says. A task that is gone keeps its runs and takes no new ones.
@@ -95,5 +111,6 @@ def load_catalog(root: Path | None = None) -> Catalog:
         raise TaskError(root, "", "there is no task here; name the folder of tasks by KQ_TASKS")
     environments = {_keep_environment(specification).slug for specification in list_environments(root)}
     certificates = sum(len(_keep_task(task, environments)) for task in tasks)
+    _keep_release(dict(Task.objects.filter(id__in=[task.id for task in tasks]).values_list("id", "digest")))
     gone = Task.objects.active().exclude(id__in=[task.id for task in tasks])
     return Catalog(len(environments), len(tasks), certificates, gone.update(active=False))

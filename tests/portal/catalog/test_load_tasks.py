@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from portal.catalog.models import Certificate, Environment, Task
+from portal.catalog.models import Certificate, Environment, Release, Task
 from portal.catalog.services import compute_task_digest, load_catalog
 from tests.conftest import Submit
 from verifier.task import TaskError, find_tasks_root, load_tasks
@@ -170,3 +170,29 @@ class TestCertificates:
             load_catalog(root)
         assert caught.value.path == path
         assert not Task.objects.exists()
+
+
+def test_each_set_of_tasks_is_a_release_and_the_loaded_one_is_the_newest(root: Path) -> None:
+    load_catalog(root)
+    first = Release.objects.get()
+    assert dict(first.tasks.values_list("task", "digest")) == dict(Task.objects.values_list("id", "digest"))
+    load_catalog(root)
+    assert Release.objects.get().loaded_at == first.loaded_at
+    path = root / SPARSEMAX / "instruction.md"
+    before = path.read_text(encoding="utf-8")
+    path.write_text(before + "\nOne more line.\n", encoding="utf-8")
+    load_catalog(root)
+    second = Release.objects.get(loaded_at__gt=first.loaded_at)
+    assert first.tasks.get(task="l1-09").digest != second.tasks.get(task="l1-09").digest
+    assert first.tasks.get(task="l1-01").digest == second.tasks.get(task="l1-01").digest
+    path.write_text(before, encoding="utf-8")
+    load_catalog(root)
+    assert [release.slug for release in Release.objects.all()] == [first.slug, second.slug]
+
+
+def test_a_task_that_is_gone_is_in_no_new_release(root: Path) -> None:
+    load_catalog(root)
+    shutil.rmtree(root / SPARSEMAX)
+    load_catalog(root)
+    newest, oldest = Release.objects.all()
+    assert (newest.tasks.filter(task="l1-09").exists(), oldest.tasks.filter(task="l1-09").exists()) == (False, True)
