@@ -36,7 +36,9 @@ def read_secret_key(path: Path) -> str:
 
 
 DEBUG = env.bool("PORTAL_DEBUG", default=False)
-SECRET_KEY = env.str("PORTAL_SECRET_KEY", default="") or read_secret_key(VAR_DIR / "secret-key")
+# Workers take these settings by way of `worker_settings`, which has a key of its own and never reads this one.
+FOR_WORKER = env.str("DJANGO_SETTINGS_MODULE", default="") == "portal.worker_settings"
+SECRET_KEY = "" if FOR_WORKER else env.str("PORTAL_SECRET_KEY", default="") or read_secret_key(VAR_DIR / "secret-key")
 ALLOWED_HOSTS = env.list("PORTAL_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("PORTAL_CSRF_TRUSTED_ORIGINS", default=[])
 
@@ -62,6 +64,7 @@ INSTALLED_APPS = [
     "portal.catalog",
     "portal.systems",
     "portal.runs",
+    "portal.campaigns",
     "portal.standings",
     "portal.review",
     "portal.notifications",
@@ -281,7 +284,7 @@ Q_CLUSTER = {
     "save_limit": -1,
     "catch_up": False,
     "scheduler": False,
-    # Each environment has a cluster of its own, named by `Q_CLUSTER_NAME`; all share the settings above.
+    # Each worker has a cluster of its own, named by `Q_CLUSTER_NAME`; all share the settings above.
     "ALT_CLUSTERS": {},
 }
 

@@ -8,6 +8,7 @@ urlpatterns = [
     path("", include("portal.standings.urls")),
     path("tasks/", include("portal.catalog.urls")),
     path("", include("portal.runs.urls")),
+    path("campaigns/", include("portal.campaigns.urls")),
     path("", include("portal.review.urls")),
     path("api/v1/", include("portal.api.urls")),
     path("notifications/", include("portal.notifications.urls")),

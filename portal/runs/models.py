@@ -61,6 +61,11 @@ class Run(models.Model):
         null=True, help_text="How long the agent worked on the solution, as its team says."
     )
 
+    campaign = models.ForeignKey(
+        "campaigns.Campaign", on_delete=models.PROTECT, null=True, related_name="runs", help_text="None for a lone run."
+    )
+    repetition = models.PositiveSmallIntegerField(null=True, help_text="Which run of its task within the campaign.")
+
     verdict = models.OneToOneField(
         "Verdict",
         on_delete=models.PROTECT,

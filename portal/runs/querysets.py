@@ -9,12 +9,15 @@ from django.db import models
 from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.functions import Now
 
+from portal.catalog.models import ReleasedTask
 from portal.runs.states import HELD, OPEN, State, list_sources
 from verifier.verdict import FailureCode, FailureMode, Outcome
 
 if TYPE_CHECKING:
     from portal.accounts.models import User
+    from portal.catalog.models import Environment
     from portal.runs.models import Run, Verdict  # noqa: F401  a base class names it
+    from portal.systems.models import System
 
 
 def end_of(day: date) -> datetime:
@@ -55,6 +58,10 @@ class RunQuerySet(models.QuerySet["Run"]):
         verdicts = VerdictQuerySet(apps.get_model("runs", "Verdict"))
         return self.filter(verdicts__in=verdicts.standing_on(day))
 
+    def of_release(self, release: str) -> RunQuerySet:
+        """The runs that were submitted for a task as it stands in the release with this slug."""
+        return self.filter(task_digest__in=ReleasedTask.objects.filter(release=release).values("digest"))
+
     def failed_by(self, mode: FailureMode) -> RunQuerySet:
         """The runs whose primary failure belongs to `mode`."""
         return self.filter(verdict__primary_failure__in=[code for code in FailureCode if code.mode is mode])
@@ -80,6 +87,10 @@ class RunQuerySet(models.QuerySet["Run"]):
         """
         free = Q(state=State.CRASHED) | Q(state=State.CANCELLED, attempt=0)
         return self.filter(queued_at__gt=moment).exclude(free)
+
+    def repeatable_in(self, *, system: System, environment: Environment) -> RunQuerySet:
+        """The runs of a system in an environment whose bytes need not be submitted again: judged, or on the way."""
+        return self.filter(system=system, environment=environment).exclude(state__in=[State.CANCELLED, State.CRASHED])
 
     def due(self) -> RunQuerySet:
         """The runs that wait for a worker, the next one first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from functools import partial
+from typing import TYPE_CHECKING
 
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
@@ -12,13 +12,16 @@ from django.db.models.functions import Coalesce, Now
 from portal.accounts.models import User
 from portal.catalog.models import Environment, Task
 from portal.review.trail import record_event
-from portal.runs import dispatch
 from portal.runs.models import Run, Source
 from portal.runs.quotas import claim_quota
 from portal.runs.states import HELD, State
 from portal.runs.uploads import UploadError, decode_source
 from portal.standings.services import refresh_standing
 from portal.systems.models import System
+
+if TYPE_CHECKING:
+    # Its module imports the runs.
+    from portal.campaigns.models import Campaign
 
 # Seconds; whatever is longer than a week is a mistake in the unit.
 LONGEST_WALL_CLOCK = 7 * 24 * 3600
@@ -46,19 +49,76 @@ def keep_source(text: str, content: bytes) -> Source:
     return source
 
 
-def _check_target(task: Task, environment: Environment) -> None:
-    if not task.active:
-        raise ValidationError({"task": f"Task {task.id} is no longer part of the benchmark. Choose another one."})
+def check_environment(environment: Environment) -> None:
+    """Raise ValidationError unless runs for `environment` are taken."""
     served = [known.slug for known in Environment.objects.served()]
     if environment.slug not in served:
         reason = f"No worker of this installation serves {environment.slug}. Choose one of: {', '.join(served)}."
         raise ValidationError({"environment": reason})
 
 
+def check_visibility(visibility: str) -> None:
+    """Raise ValidationError unless there is such a visibility."""
+    if visibility not in Run.Visibility.values:
+        raise ValidationError({"visibility": f"Choose one of: {', '.join(Run.Visibility.values)}."})
+
+
+def _check_target(task: Task, environment: Environment) -> None:
+    if not task.active:
+        raise ValidationError({"task": f"Task {task.id} is no longer part of the benchmark. Choose another one."})
+    check_environment(environment)
+
+
 def _check_wall_clock(seconds: int | None) -> None:
     if seconds is not None and not 0 < seconds <= LONGEST_WALL_CLOCK:
         reason = f"Give whole seconds, from 1 to {LONGEST_WALL_CLOCK:,}, or leave it out."
         raise ValidationError({"wall_clock_seconds": reason})
+
+
+class RepeatedRun(ValidationError):
+    """The same bytes are submitted for the same task, system and environment already."""
+
+    def __init__(self, earlier: Run) -> None:
+        when = f"{earlier.queued_at:%Y-%m-%d %H:%M} UTC"
+        super().__init__(
+            f"The same bytes were submitted for this task and system at {when}. Nothing was submitted now.",
+            code="repeated",
+        )
+        self.earlier = earlier
+
+
+def queue_run(  # noqa: PLR0913  each is named at the call
+    *,
+    user: User,
+    task: Task,
+    environment: Environment,
+    system: System,
+    text: str,
+    content: bytes,
+    visibility: str,
+    release_source: bool,
+    wall_clock_seconds: int | None = None,
+    campaign: Campaign | None = None,
+    repetition: int | None = None,
+) -> Run:
+    """Queue a solution whose request was found to be good, within the transaction of the caller."""
+    run = Run.objects.create(
+        task=task,
+        task_digest=task.digest,
+        environment=environment,
+        system=system,
+        team=system.team,
+        submitted_by=user,
+        source=keep_source(text, content),
+        source_released=release_source,
+        visibility=visibility,
+        wall_clock_seconds=wall_clock_seconds,
+        campaign=campaign,
+        repetition=repetition,
+    )
+    submitted = {"task": task.pk, "environment": environment.pk, "system": system.slug, "source": run.source_id}
+    record_event(actor=user, action="run.submit", subject=run, after=submitted | {"visibility": visibility})
+    return run
 
 
 @transaction.atomic
@@ -72,36 +132,42 @@ def submit_run(  # noqa: PLR0913  each is named at the call
     visibility: str = Run.Visibility.PRIVATE,
     release_source: bool = False,
     wall_clock_seconds: int | None = None,
+    allow_duplicate: bool = True,
 ) -> Run:
     """Queue a solution for judgement.
 
-    Raises ValidationError, by field, for a bad submission, QuotaExceeded when the team has submitted too many, and
-    PermissionDenied when `user` is not in the team that owns `system`.
+    Raises ValidationError, by field, for a bad submission, QuotaExceeded when the team has submitted too many,
+    RepeatedRun unless `allow_duplicate` when the same bytes were submitted before, and PermissionDenied when `user` is
+    not in the team that owns `system`.
     """
     if not System.objects.submittable_by(user).filter(pk=system.pk).exists():
         raise PermissionDenied(f"Only members of {system.team} submit runs of {system}.")
-    if visibility not in Run.Visibility.values:
-        raise ValidationError({"visibility": f"Choose one of: {', '.join(Run.Visibility.values)}."})
+    check_visibility(visibility)
     _check_target(task, environment)
     _check_wall_clock(wall_clock_seconds)
     text, content = check_source(source)
     claim_quota(system.team)
-    run = Run.objects.create(
+    if not allow_duplicate:
+        # Under the lock of the team, so that of two clicks at once the second finds the run of the first.
+        _check_new(user, task, environment, system, content)
+    return queue_run(
+        user=user,
         task=task,
-        task_digest=task.digest,
         environment=environment,
         system=system,
-        team=system.team,
-        submitted_by=user,
-        source=keep_source(text, content),
-        source_released=release_source,
+        text=text,
+        content=content,
         visibility=visibility,
+        release_source=release_source,
         wall_clock_seconds=wall_clock_seconds,
     )
-    transaction.on_commit(partial(dispatch.wake, environment.slug), robust=True)
-    submitted = {"task": task.pk, "environment": environment.pk, "system": system.slug, "source": run.source_id}
-    record_event(actor=user, action="run.submit", subject=run, after=submitted | {"visibility": visibility})
-    return run
+
+
+def _check_new(user: User, task: Task, environment: Environment, system: System, content: bytes) -> None:
+    runs = Run.objects.visible_to(user).repeatable_in(system=system, environment=environment)
+    digest = hashlib.sha256(content).hexdigest()
+    if earlier := runs.filter(task=task, source=digest).order_by("-queued_at", "-id").first():
+        raise RepeatedRun(earlier)
 
 
 def _check_owner(run: Run, user: User) -> None:
@@ -133,8 +199,10 @@ def cancel_run(*, run: Run, user: User) -> Run:
 def set_visibility(*, run: Run, user: User, visibility: str, release_source: bool) -> Run:
     """Change who sees a run and its source. Raises PermissionDenied and ValidationError."""
     _check_owner(run, user)
-    if visibility not in Run.Visibility.values:
-        raise ValidationError({"visibility": f"Choose one of: {', '.join(Run.Visibility.values)}."})
+    check_visibility(visibility)
+    if run.campaign_id is not None:
+        # Otherwise a team could hide the runs that it does not like.
+        raise ValidationError("The runs of a campaign are shown together. Change it on the page of the campaign.")
     before = {"visibility": run.visibility, "source_released": run.source_released}
     after = {"visibility": visibility, "source_released": release_source}
     Run.objects.filter(pk=run.pk).update(**after)
