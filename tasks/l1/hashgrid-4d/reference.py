@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 
 import torch
@@ -32,17 +31,16 @@ class Model(nn.Module):
         """Return the (N, 2) features of one level."""
         position = points * int(COARSEST * GROWTH**level)
         cell = position.floor()
-        fraction = position - cell
+        fraction = (position - cell).unsqueeze(1)
         weight = fraction.square() * (3.0 - 2.0 * fraction)
-        encoding = torch.zeros_like(points[:, :2])
-        for corner in itertools.product((0, 1), repeat=4):
-            entry = torch.zeros_like(cell[:, 0], dtype=torch.int64)
-            share = torch.ones_like(weight[:, 0])
-            for axis, offset in enumerate(corner):
-                entry ^= (cell[:, axis].long() + offset) * PRIMES[axis] & BITS_OF_HASH
-                share = share * (weight[:, axis] if offset else 1.0 - weight[:, axis])
-            encoding = encoding + share.unsqueeze(-1) * self.table[level, entry % self.table.shape[1]]
-        return encoding
+        corners = torch.cartesian_prod(*[torch.arange(2, device=points.device)] * 4)
+        shares = torch.where(corners == 1, weight, 1.0 - weight).prod(dim=-1)
+        indices = cell.long().unsqueeze(1) + corners
+        entries = torch.zeros_like(indices[..., 0])
+        for axis, prime in enumerate(PRIMES):
+            entries ^= indices[..., axis] * prime & BITS_OF_HASH
+        values = self.table[level, entries % self.table.shape[1]]
+        return (shares.unsqueeze(-1) * values).sum(dim=1)
 
 
 def get_init_inputs(dims: Mapping[str, int]) -> list[object]:

@@ -31,8 +31,8 @@ def join(left_top, left_sum, left_weight, left_decay, right_top, right_sum, righ
 
 
 @triton.jit
-def load_keys(k_pointer, v_pointer, place, inside, scale, nothing):
-    key = tl.load(k_pointer + place, mask=inside, other=0.0) * scale
+def load_keys(k_pointer, v_pointer, place, inside, origin, scale, nothing):
+    key = (tl.load(k_pointer + place, mask=inside, other=0.0) - origin) * scale
     value = tl.load(v_pointer + place, mask=inside, other=0.0)
     return tl.where(inside, key, nothing), value, inside.to(tl.float32)
 
@@ -47,14 +47,16 @@ def scan_channels(
     present = channel < C
     place = (tl.program_id(1) * T + token) * C + channel
     inside = (token < T) & present
+    # The weights are the same for keys relative to any other; near each other their differences are exact.
+    origin = tl.load(k_pointer + tl.program_id(1) * T * C + channel, mask=present, other=0.0)
     # Keys and decays in units of log 2.
     decay = tl.load(decay_pointer + channel, mask=present, other=0.0) * (-scale / T)
     decays = tl.zeros((TOKENS, CHANNELS), tl.float32) + decay
-    key, value, weight = load_keys(k_pointer, v_pointer, place - C, inside & (token > 0), scale, nothing)
+    key, value, weight = load_keys(k_pointer, v_pointer, place - C, inside & (token > 0), origin, scale, nothing)
     left_top, left_sum, left_weight, _ = tl.associative_scan((key, value, weight, decays), 0, join)
-    key, value, weight = load_keys(k_pointer, v_pointer, place + C, (token < T - 1) & present, scale, nothing)
+    key, value, weight = load_keys(k_pointer, v_pointer, place + C, (token < T - 1) & present, origin, scale, nothing)
     right_top, right_sum, right_weight, _ = tl.associative_scan((key, value, weight, decays), 0, join, reverse=True)
-    key, value, _ = load_keys(k_pointer, v_pointer, place, inside, scale, nothing)
+    key, value, _ = load_keys(k_pointer, v_pointer, place, inside, origin, scale, nothing)
     key += tl.load(bonus_pointer + channel, mask=present, other=0.0) * scale
     top = tl.maximum(tl.maximum(left_top, right_top), key)
     left = tl.exp2(left_top - top)
