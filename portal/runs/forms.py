@@ -142,6 +142,7 @@ class RunFilterForm(forms.Form):
     level = forms.ChoiceField(required=False, choices=Task.Level.choices, widget=forms.HiddenInput)
     family = forms.SlugField(required=False, widget=forms.HiddenInput)
     dtype = forms.SlugField(required=False, widget=forms.HiddenInput)
+    release = forms.SlugField(required=False, widget=forms.HiddenInput)
     as_of = forms.DateField(required=False, input_formats=["%Y-%m-%d"], widget=forms.HiddenInput)
     fast = forms.BooleanField(required=False, widget=forms.HiddenInput)
     counted = forms.BooleanField(required=False, widget=forms.HiddenInput)
@@ -174,6 +175,8 @@ class RunFilterForm(forms.Form):
             runs = runs.failed_by(FailureMode(mode))
         if day := data.get("as_of"):
             runs = runs.judged_by(day)
+        if release := data.get("release"):
+            runs = runs.of_release(release)
         if data.get("fast"):
             runs = runs.rejected_fast()
         return runs.counted() if data.get("counted") else runs
@@ -183,6 +186,7 @@ class RunFilterForm(forms.Form):
         """What the hidden fields leave out, in words; empty when they leave out nothing."""
         data = self.cleaned_data
         parts = [data.get("level"), data.get("family"), data.get("dtype")]
+        parts.append(f"release {release}" if (release := data.get("release")) else "")
         parts.append(f"judged by {day} UTC" if (day := data.get("as_of")) else "")
         parts.append("rejected at or above the target" if data.get("fast") else "")
         parts.append("counted by the board" if data.get("counted") else "")

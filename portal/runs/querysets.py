@@ -10,6 +10,7 @@ from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.functions import Now
 
 from portal.catalog.models import ReleasedTask
+from portal.catalog.models import ReleasedTask
 from portal.runs.states import HELD, OPEN, State, list_sources
 from verifier.verdict import FailureCode, FailureMode, Outcome
 
@@ -57,6 +58,10 @@ class RunQuerySet(models.QuerySet["Run"]):
         """The runs that had a verdict at the end of `day`, in UTC, each joined to that verdict as `verdicts`."""
         verdicts = VerdictQuerySet(apps.get_model("runs", "Verdict"))
         return self.filter(verdicts__in=verdicts.standing_on(day))
+
+    def of_release(self, release: str) -> RunQuerySet:
+        """The runs that were submitted for a task as it stands in the release with this slug."""
+        return self.filter(task_digest__in=ReleasedTask.objects.filter(release=release).values("digest"))
 
     def of_release(self, release: str) -> RunQuerySet:
         """The runs that were submitted for a task as it stands in the release with this slug."""

@@ -47,7 +47,7 @@ class Measure(StrEnum):
 class Row:
     """What one system achieved, over the runs and tasks that the board counts.
 
-    `by_task` and `speedup_interval` are drawn from the tasks, and None where there are too few of them.
+    `wall_clock_seconds` is the mean over the `clocked` runs, None when there are none. `by_task` and `speedup_interval` are drawn from the tasks, and None where there are too few of them.
     """
 
     system: int
@@ -65,6 +65,8 @@ class Row:
     capture: float | None
     rejected: int
     rejected_fast: int
+    clocked: int
+    wall_clock_seconds: float | None
     latest: datetime
 
 
@@ -125,7 +127,7 @@ def build_matrix(
 
 def _build_row(own: list[Tally], measure: Measure, rank: Rank, by_task: Interval | None, speed: Interval | None) -> Row:
     succeeded, rated = sum(map(measure.count_succeeded, own)), sum(map(measure.count_rated, own))
-    targeted = sum(tally.targeted for tally in own)
+    targeted, clocked = sum(tally.targeted for tally in own), sum(tally.clocked for tally in own)
     passes = [measure.count_succeeded(tally) for tally in own]
     speeds = {tally.task: [math.exp(log)] for tally in own if (log := tally.mean_log_speedup) is not None}
     return Row(
@@ -144,6 +146,8 @@ def _build_row(own: list[Tally], measure: Measure, rank: Rank, by_task: Interval
         capture=sum(tally.captured for tally in own) / targeted if targeted else None,
         rejected=sum(tally.rejected for tally in own),
         rejected_fast=sum(tally.rejected_fast for tally in own),
+        clocked=clocked,
+        wall_clock_seconds=sum(tally.wall_clock_seconds for tally in own) / clocked if clocked else None,
         latest=max(tally.latest for tally in own),
     )
 
@@ -197,6 +201,7 @@ _KEYS: dict[str, Callable[[Row], float | None]] = {
     "speedup": lambda row: row.speedup.mean if row.speedup else None,
     "capture": lambda row: row.capture,
     "fast": lambda row: row.rejected_fast,
+    "clock": lambda row: row.wall_clock_seconds,
 }
 
 

@@ -27,7 +27,7 @@ _KEY = ("environment", "system", "task", "task__level", "task__family")
 # What is counted of each task, in the order of a tally; columns of `TaskStanding` have the same names.
 FIGURES = (
     "runs", "targeted", "passed", "cleared", "below_target", "rejected", "rejected_fast", "captured",
-    "mean_log_speedup", "latest",
+    "mean_log_speedup", "clocked", "wall_clock_seconds", "latest",
 )  # fmt: skip
 
 
@@ -49,6 +49,8 @@ class Tally:
     rejected_fast: int
     captured: float
     mean_log_speedup: float | None
+    clocked: int
+    wall_clock_seconds: int
     latest: datetime
 
 
@@ -76,6 +78,8 @@ def count_figures(verdicts: VerdictQuerySet, *groups: str) -> QuerySet[Verdict, 
         "rejected_fast": Count("pk", filter=rejected & Q(measured_speedup__gte=F("target"))),
         "captured": Sum("capture", default=0.0),
         "mean_log_speedup": Avg(Ln("speedup"), filter=Q(speedup__gt=0)),
+        "clocked": Count("run__wall_clock_seconds"),
+        "wall_clock_seconds": Sum("run__wall_clock_seconds", default=0),
         "latest": Max("created_at"),
     }
     paths = [f"run__{group}" for group in groups]
@@ -97,8 +101,8 @@ def _select_verdicts(selection: Selection) -> VerdictQuerySet:
 
 
 def read_tallies(selection: Selection) -> list[Tally]:
-    """Return the tallies of the runs that `selection` asks for. As of an earlier day there are no rows, only runs."""
-    if selection.as_of:
+    """Return the tallies of the runs that `selection` asks for."""
+    if selection.counts_runs:
         return list(starmap(Tally, count_figures(_select_verdicts(selection), *_KEY)))
     rows = TaskStanding.objects.filter(**selection.conditions)
     return list(starmap(Tally, rows.values_list(*_KEY, *FIGURES)))
@@ -106,7 +110,7 @@ def read_tallies(selection: Selection) -> list[Tally]:
 
 def _read_failure_rows(selection: Selection) -> Iterator[tuple[str, int, str, str, int]]:
     groups = ("environment", "system", "task__level")
-    if selection.as_of:
+    if selection.counts_runs:
         yield from count_failures(_select_verdicts(selection), *groups)
         return
     rows = TaskStanding.objects.filter(**selection.conditions).values_list(*groups, "failures")

@@ -26,10 +26,10 @@ class ShownBoard:
     rows: list[tuple[System, Row]]
 
 
-def build_record(shown: ShownBoard, system: System, row: Row) -> dict[str, Value]:
+def build_record(shown: ShownBoard, system: System, row: Row, release: str) -> dict[str, Value]:
     """Return one row of a board; shares are in percent, and what is unknown is None.
 
-    Neither an agent's wall-clock nor a release of the suite is recorded with a run.
+    `release` is the one whose tasks alone are counted, or empty.
     """
     rate, speed = row.rate, row.speedup
     return {
@@ -60,15 +60,16 @@ def build_record(shown: ShownBoard, system: System, row: Row) -> dict[str, Value
         "tasks_covered": speed.covered if speed else 0,
         "coverage_adjusted_speedup": speed.adjusted if speed else None,
         "mean_capture_percent": None if row.capture is None else 100 * row.capture,
-        "mean_wall_clock_seconds": None,
-        "release": None,
+        "mean_wall_clock_seconds": row.wall_clock_seconds,
+        "runs_with_wall_clock": row.clocked,
+        "release": release or None,
         "latest_verdict": row.latest.isoformat(),
     }
 
 
-def build_records(boards: Iterable[ShownBoard]) -> list[dict[str, Value]]:
+def build_records(boards: Iterable[ShownBoard], release: str) -> list[dict[str, Value]]:
     """Return the rows of all boards, one after another."""
-    return [build_record(shown, system, row) for shown in boards for system, row in shown.rows]
+    return [build_record(shown, system, row, release) for shown in boards for system, row in shown.rows]
 
 
 def build_published_records(rows: Iterable[PublishedRow]) -> list[dict[str, Value]]:

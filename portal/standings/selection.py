@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from django import forms
 
-from portal.catalog.models import Environment, Task
+from portal.catalog.models import Environment, Release, Task
 from portal.runs.querysets import RunQuerySet
 
 # What a board can be ordered by, with the words of its column.
@@ -23,6 +23,7 @@ SORTS = {
     "speedup": "Speedup",
     "capture": "Capture",
     "fast": "Rejected, though fast",
+    "clock": "Wall-clock",
 }
 PRECISIONS = ("fp32", "fp16")
 
@@ -35,6 +36,7 @@ class Selection:
     level: str = ""
     family: str = ""
     dtype: str = ""
+    release: str = ""
     as_of: date | None = None
     sort: str = ""
 
@@ -46,8 +48,15 @@ class Selection:
     @property
     def words(self) -> str:
         """What is left out, for a caption; empty when nothing is."""
-        parts = [self.level, self.family, self.dtype, f"judged by {self.as_of} UTC" if self.as_of else ""]
+        parts = [self.level, self.family, self.dtype]
+        parts.append(f"release {self.release}" if self.release else "")
+        parts.append(f"judged by {self.as_of} UTC" if self.as_of else "")
         return ", ".join(filter(None, parts))
+
+    @property
+    def counts_runs(self) -> bool:
+        """True where only the runs tell: rows by task know neither an earlier day nor which release a run was made for."""
+        return bool(self.as_of or self.release)
 
     def change(self, **changes: Any) -> Selection:
         """Return the same selection with some fields changed."""
@@ -60,13 +69,15 @@ class Selection:
 
     @property
     def conditions(self) -> dict[str, str]:
-        """What a run, or a row by task, has to fulfil, apart from the date."""
+        """What a run, or a row by task, has to fulfil, apart from the date and the release."""
         paths = {"environment": "environment", "level": "task__level", "family": "task__family", "dtype": "task__dtype"}
         return {path: value for name, path in paths.items() if (value := getattr(self, name))}
 
     def narrow(self, runs: RunQuerySet) -> RunQuerySet:
         """Return those of `runs` that are asked for."""
         runs = runs.filter(**self.conditions)
+        if self.release:
+            runs = runs.of_release(self.release)
         return runs.judged_by(self.as_of) if self.as_of else runs
 
 
@@ -82,6 +93,7 @@ class SelectionForm(forms.Form):
     dtype = forms.ChoiceField(
         required=False, label="Precision", choices=[("", "All precisions"), *((name, name) for name in PRECISIONS)]
     )
+    release = forms.ChoiceField(required=False)
     as_of = forms.DateField(
         required=False,
         label="As of (UTC)",
@@ -94,6 +106,8 @@ class SelectionForm(forms.Form):
         super().__init__(*args, **kwargs)
         families = Task.objects.order_by("family").values_list("family", flat=True).distinct()
         environments = Environment.objects.values_list("slug", "title")
+        releases = [(release.slug, f"Tasks of {release}") for release in Release.objects.all()]
+        self._offer("release", "All releases", releases)
         self._offer("environment", "All environments", list(environments))
         self._offer("family", "All families", [(name, name) for name in families])
 

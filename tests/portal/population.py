@@ -78,7 +78,7 @@ def populate(runs: int, *, systems: int, environment: str = "h200", seed: int = 
         System.objects.get_or_create(slug=f"invented-{number + 1}", defaults={"name": name, "team": team})[0]
         for number, name in enumerate(names)
     ]
-    tasks = list(Task.objects.values_list("id", flat=True))
+    tasks = list(Task.objects.values_list("id", "digest"))
     draw = random.Random(seed)
     # Each system makes its runs of one task before it comes to the next.
     plan = [
@@ -92,7 +92,7 @@ def populate(runs: int, *, systems: int, environment: str = "h200", seed: int = 
 
 
 def write_batch(
-    plan: Sequence[tuple[System, str, int]], user: User, environment: str, draw: random.Random, start: int
+    plan: Sequence[tuple[System, tuple[str, str], int]], user: User, environment: str, draw: random.Random, start: int
 ) -> None:
     """Write some runs, each with an attempt and a verdict."""
     from portal.runs.models import Attempt, Run, Source, Verdict  # noqa: PLC0415
@@ -101,11 +101,12 @@ def write_batch(
     moments = [START + timedelta(minutes=7 * (start + number)) for number in range(len(plan))]
     runs = Run.objects.bulk_create(
         Run(
-            public_id=uuid.UUID(int=draw.getrandbits(128), version=4), task_id=task, task_digest="0" * 64,
+            public_id=uuid.UUID(int=draw.getrandbits(128), version=4), task_id=task, task_digest=digest,
             environment_id=environment, system=system, team=system.team, submitted_by=user, source=source,
+            wall_clock_seconds=draw.randint(600, 3_600),
             visibility="public", state="finished", attempt=1, started_at=moment, finished_at=moment,
         )
-        for (system, task, _), moment in zip(plan, moments, strict=True)
+        for (system, (task, digest), _), moment in zip(plan, moments, strict=True)
     )  # fmt: skip
     attempts = Attempt.objects.bulk_create(
         Attempt(run=run, number=1, worker="invented", started_at=moment, ended_at=moment, outcome="finished")

@@ -56,6 +56,12 @@ def probability(value: float) -> str:
 
 
 @register.filter
+def minutes(seconds: float) -> str:
+    """Write a duration in minutes."""
+    return f"{seconds / 60:.1f} min"
+
+
+@register.filter
 def edge(speedup: float) -> str:
     """Write the edge of a bin of speedups, such as 1.5x."""
     return f"{speedup:g}x"

@@ -111,7 +111,7 @@ def read_records(request: HttpRequest) -> tuple[Selection, list[dict[str, Value]
     """Return what the page at the same address would show, or None when its filters are not understood."""
     form = SelectionForm(request.GET)
     selection = form.read()
-    return None if form.errors else (selection, build_records(load_boards(selection, read_stamp())))
+    return None if form.errors else (selection, build_records(load_boards(selection, read_stamp()), selection.release))
 
 
 def refuse() -> HttpResponse:

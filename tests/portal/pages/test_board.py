@@ -83,8 +83,8 @@ def test_the_number_of_queries_is_fixed(
 ) -> None:
     for _ in range(3):
         finish(submit(visibility="public"))
-    # Standings as stamp, families, environments of the filter, rows, systems, environments of the boards.
-    with django_assert_max_num_queries(6):
+    # Standings as stamp, families, environments and releases of the filter, rows, systems, environments of the boards.
+    with django_assert_max_num_queries(7):
         read(client)
     with django_assert_max_num_queries(1):
         read(client)

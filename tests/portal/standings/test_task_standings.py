@@ -17,11 +17,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from portal.catalog.models import Environment, Task
+from portal.catalog.models import Environment, Release, Task
 from portal.ops.services import register_worker
 from portal.runs import lease
 from portal.runs.models import Run
 from portal.runs.services import cancel_run, set_visibility
+from portal.standings.boards import build_board
 from portal.standings.counts import FailureCount, Tally, read_failures, read_tallies
 from portal.standings.models import Standing, TaskStanding
 from portal.standings.selection import Selection
@@ -192,7 +193,9 @@ def test_a_refresh_of_everything_mends_rows_that_are_wrong() -> None:
 
 @pytest.mark.usefixtures("_populated")
 def test_the_migration_counts_runs_that_were_judged_before() -> None:
-    before = settle_floats(read_tallies(Selection()))
+    # A run did not know then how long its agent worked.
+    Run.objects.update(wall_clock_seconds=None)
+    before = settle_floats(read_tallies(Selection(as_of=FOREVER)))
     failures = add_failures(read_failures(Selection()))
     TaskStanding.objects.all().delete()
     name = "0004_count_earlier_runs"
@@ -200,3 +203,28 @@ def test_the_migration_counts_runs_that_were_judged_before() -> None:
     import_module(f"portal.standings.migrations.{name}").count_earlier_runs(then, None)
     assert settle_floats(read_tallies(Selection())) == before
     assert add_failures(read_failures(Selection())) == failures
+
+
+@pytest.mark.usefixtures("_populated")
+def test_a_release_counts_the_runs_of_its_tasks_as_they_were_then() -> None:
+    release = Release.objects.get()
+    everything = read_tallies(Selection())
+    assert settle_floats(read_tallies(Selection(release=release.slug))) == settle_floats(everything)
+    changed = Run.objects.filter(task="l1-01")[:7]
+    Run.objects.filter(pk__in=[run.pk for run in changed]).update(task_digest="f" * 64)
+    counted = read_tallies(Selection(release=release.slug))
+    assert sum(tally.runs for tally in counted) == sum(tally.runs for tally in everything) - 7
+    failed = sum(count.runs for count in read_failures(Selection(release=release.slug)))
+    assert 0 < failed < sum(count.runs for count in read_failures(Selection()))
+    assert read_tallies(Selection(release="unknown")) == []
+
+
+def test_the_mean_wall_clock_is_over_the_runs_that_have_one(submit: Submit, system: System) -> None:
+    for seconds in (60, None, 120):
+        run = submit(visibility="public", wall_clock_seconds=seconds)
+        claimed = lease.claim_run(environment=run.environment_id, worker="w")
+        assert claimed
+        assert claimed.lease_token
+        lease.finish_run(token=claimed.lease_token, verdict=judge(run))
+    (row,) = build_board("cpu-interpreter", read_tallies(Selection())).rows
+    assert (row.system, row.runs, row.clocked, row.wall_clock_seconds) == (system.pk, 3, 2, 90.0)
