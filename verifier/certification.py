@@ -12,19 +12,18 @@ from verifier import __version__
 from verifier.certificate import Certificate, Session, compute_digests, list_changed, load_certificate
 from verifier.environment import EnvironmentSpecification
 from verifier.judge import Plan, name_task, share_gpu, verify
-from verifier.limits import choose_limits
+from verifier.limits import (
+    LARGEST_BUDGET_RATIO,
+    LEAST_SPEEDUP,
+    LOWEST_TARGET,
+    MOST_SESSIONS,
+    ROOM,
+    SIGNIFICANT_DIGITS,
+    choose_limits,
+)
 from verifier.task import Task
 from verifier.turns import Turns
 from verifier.verdict import Outcome, TimingRecord, Verdict
-
-# A target leaves room for what two sessions differ by: 7 %, as the benchmark's announcement has it.
-ROOM = 1.07
-# Below this a target could not be told from the baseline.
-LOWEST_TARGET = 1.02
-LEAST_SPEEDUP = 1.05
-LARGEST_BUDGET_RATIO = 1 / 3
-MOST_SESSIONS = 3
-SIGNIFICANT_DIGITS = 3
 
 Progress = Callable[[dict[str, Any]], None]
 

@@ -54,6 +54,19 @@ FREE_CPU_SHARE = 0.05
 # Settings of both baselines in full precision, read back each round.
 PINNED = {"matmul_tf32": False, "cudnn_tf32": False, "float32_matmul_precision": "highest"}
 
+# Targets. A target leaves room for what two sessions differ by: 7 %, as the benchmark's announcement has it.
+ROOM = 1.07
+# Below this a target could not be told from the baseline.
+LOWEST_TARGET = 1.02
+# A certified solution that is slower than this has too little headroom for a target.
+LEAST_SPEEDUP = 1.05
+# A certified solution leaves the rest of the error budget to those of others.
+LARGEST_BUDGET_RATIO = 1 / 3
+# Sessions after which a target is given up.
+MOST_SESSIONS = 3
+# More digits than these would claim to be measured.
+SIGNIFICANT_DIGITS = 3
+
 
 @dataclass(frozen=True)
 class TimeLimits:

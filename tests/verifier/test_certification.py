@@ -20,9 +20,6 @@ from verifier.certificate import (
     write_certificate,
 )
 from verifier.certification import (
-    LEAST_SPEEDUP,
-    MOST_SESSIONS,
-    ROOM,
     CertificationError,
     certify,
     choose_target,
@@ -32,6 +29,7 @@ from verifier.certification import (
     read_session,
 )
 from verifier.environment import load_environment
+from verifier.limits import LEAST_SPEEDUP, MOST_SESSIONS, ROOM
 from verifier.task import Task, find_tasks_root, load_task, load_task_folder
 from verifier.verdict import Verdict
 

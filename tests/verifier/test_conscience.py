@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from verifier.certification import LARGEST_BUDGET_RATIO
 from verifier.environment import load_environment
 from verifier.judge import Plan, verify
-from verifier.limits import TimeLimits
+from verifier.limits import LARGEST_BUDGET_RATIO, TimeLimits
 from verifier.lint import lint_task
 from verifier.selftest import FIXTURE_TASKS, SHORT_LIMITS, Fixture, find_fixture_task, list_fixtures
 from verifier.task import Task, list_task_folders, load_task, load_task_folder, load_tasks
