@@ -26,15 +26,15 @@ from django.db import Error, connection
 
 from portal.ops.processes import follow_parent
 from portal.ops.services import note_worker_alive, note_worker_restart, register_worker, remove_worker
-from portal.runs.dispatch import count_wakeups, wake
+from portal.runs.dispatch import count_wakeups, name_worker, wake
 from portal.runs.lease import expire_leases_of, reap_expired_leases
 from portal.runs.models import Run
-from portal.runs.tasks import name_worker
 
 logger = logging.getLogger(__name__)
 
 WATCH_SECONDS = 0.2
-TICK_SECONDS = 2.0
+# So long a run may wait before an idle worker looks for it.
+TICK_SECONDS = 1.0
 GROUP_END_SECONDS = 5.0
 # A cluster that lives shorter is started again only after as long, so that a lasting fault does not spin.
 SHORTEST_LIFE_SECONDS = 5.0
@@ -82,7 +82,7 @@ class Cluster:
         self._process = subprocess.Popen(
             [sys.executable, settings.BASE_DIR / "manage.py", "cluster"],
             cwd=settings.BASE_DIR,
-            env={**os.environ, "Q_CLUSTER_NAME": self._environment},
+            env={**os.environ, "Q_CLUSTER_NAME": name_worker(self._environment)},
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             preexec_fn=partial(follow_parent, os.getpid(), signal.SIGKILL),  # noqa: PLW1509  there is one thread

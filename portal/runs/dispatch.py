@@ -1,16 +1,27 @@
-"""Wake-ups. They carry nothing: a cluster that is woken looks into the runs for what is due."""
+"""Wake-ups. They carry nothing: a cluster that is woken looks into the runs for what is due.
+
+django-q2 pickles and signs them. So a worker sends them to its own cluster alone, in a queue that has its name, and
+the web sends none: no process ever unpickles what another host wrote.
+"""
 
 from __future__ import annotations
+
+import socket
 
 from django_q.brokers import get_broker
 from django_q.tasks import async_task
 
 
+def name_worker(environment: str) -> str:
+    """Return the name under which this host serves `environment`, which is its queue's too."""
+    return f"{socket.gethostname()}:{environment}"
+
+
 def wake(environment: str) -> None:
-    """Send one wake-up to the cluster that serves `environment`."""
-    async_task("portal.runs.tasks.conduct_next_run", environment, cluster=environment)
+    """Send one wake-up to the cluster of this host that serves `environment`."""
+    async_task("portal.runs.tasks.conduct_next_run", environment, cluster=name_worker(environment))
 
 
 def count_wakeups(environment: str) -> int:
-    """Return how many wake-ups wait to be taken."""
-    return int(get_broker(environment).queue_size())
+    """Return how many wake-ups wait to be taken here."""
+    return int(get_broker(name_worker(environment)).queue_size())

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import socket
-
 from portal.runs.conductor import conduct_run
+from portal.runs.dispatch import name_worker
 from portal.runs.lease import claim_run, reap_expired_leases
-
-
-def name_worker(environment: str) -> str:
-    """Return the name under which this host serves `environment`."""
-    return f"{socket.gethostname()}:{environment}"
 
 
 def conduct_next_run(environment: str) -> None:

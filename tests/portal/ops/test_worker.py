@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,17 +20,24 @@ import pytest
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
+from django_q.models import OrmQ
 from pytest_django import Settings
 
 from portal.catalog.models import Environment
 from portal.ops.models import Worker
 from portal.ops.supervisor import hold_lock
+from portal.runs.dispatch import wake
 from portal.runs.models import Run, Verdict
 from portal.runs.states import State
 from tests.conftest import Submit
 from tests.portal.processes import FAKE_VERIFIER, build_database_url, find_processes, wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _settings_of_a_worker(settings: Settings) -> None:
+    settings.FOR_WORKER = True
 
 
 def find_parent(process: int) -> int:
@@ -48,7 +56,6 @@ class RunningWorker:
             **os.environ,
             "DATABASE_URL": build_database_url(),
             "PORTAL_VAR": str(self.folder),
-            "PORTAL_SECRET_KEY": settings.SECRET_KEY,
             "PORTAL_LEASE_SECONDS": "3",
             "PORTAL_STALL_SECONDS": "8",
             "PORTAL_VERIFIER_COMMAND": ",".join(FAKE_VERIFIER),
@@ -245,6 +252,17 @@ def test_a_worker_needs_the_tables(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert "Run migrate and load_tasks first." in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_the_settings_of_the_web_are_refused(catalog: None, settings: Settings) -> None:
+    settings.FOR_WORKER = False
+    with pytest.raises(CommandError, match=r"--settings portal\.worker_settings"):
+        call_command("worker")
+
+
+def test_a_wake_up_is_for_this_host_alone(catalog: None) -> None:
+    wake("cpu-interpreter")
+    assert OrmQ.objects.get().key == f"{socket.gethostname()}:cpu-interpreter"
 
 
 def test_a_worker_needs_the_catalogue() -> None:

@@ -14,6 +14,12 @@ from portal.ops.host import HostUnfit, check_host
 from portal.ops.supervisor import Supervisor, WorkerBusy
 
 
+def check_settings() -> None:
+    """Raise CommandError when this process may hold the web's signing key."""
+    if not settings.FOR_WORKER:
+        raise CommandError("A worker runs with settings of its own. Start it with --settings portal.worker_settings.")
+
+
 def check_environment(slug: str) -> None:
     """Raise CommandError when the database cannot be read or knows no such environment."""
     try:
@@ -33,6 +39,7 @@ class Command(BaseCommand):
         parser.add_argument("--environment", default=settings.SERVED_ENVIRONMENTS[0], help="default: %(default)s")
 
     def handle(self, *_: Any, environment: str, **__: Any) -> None:
+        check_settings()
         check_environment(environment)
         try:
             check_host(environment)
