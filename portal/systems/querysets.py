@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 class SystemQuerySet(models.QuerySet["System"]):
     def submittable_by(self, user: User | AnonymousUser) -> SystemQuerySet:
-        """The systems for which `user` may submit runs: those of the user's teams, and all for staff."""
+        """The systems for which `user` may submit runs: those of the user's teams, and all for administrators."""
         if not user.is_authenticated:
             return self.none()
-        return self if user.is_staff else self.filter(team__memberships__user_id=user.pk)
+        return self if user.is_superuser else self.filter(team__memberships__user_id=user.pk)

@@ -60,7 +60,7 @@ def test_who_reads_the_source(submit: Submit, people: People, name: str, *, rele
 
 
 @pytest.mark.parametrize(
-    ("name", "systems"), [("anonymous", 0), ("charlie", 0), ("bob", 1), ("alice", 1), ("staff", 1)]
+    ("name", "systems"), [("anonymous", 0), ("charlie", 0), ("bob", 1), ("alice", 1), ("staff", 0), ("admin", 1)]
 )
 def test_who_submits_for_a_system(system: System, people: People, name: str, systems: int) -> None:
     assert System.objects.submittable_by(find_user(people, name)).count() == systems
