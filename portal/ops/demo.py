@@ -1,4 +1,4 @@
-"""The demo: the web server and one worker, side by side on this machine for as long as the command runs.
+"""The demo: the web server, one worker and the delivery of messages, side by side on this machine for as long as the command runs.
 
 Run as `python -m portal.ops.demo`. What can be wrong with the machine is found before Django's settings are read.
 """
@@ -103,13 +103,18 @@ def prepare_data() -> dict[str, str]:
 
 
 def build_services(port: int, logs: Path) -> list[Service]:
-    """Return the web server and the worker, not started yet."""
+    """Return the web server, the worker, and what sends mail and calls webhooks, not started yet."""
     web = [
         *(sys.executable, "-m", "gunicorn", "portal.wsgi:application", "--bind", f"{HOST}:{port}"),
         *("--worker-class", "gthread", "--workers", "2", "--threads", "4", "--no-control-socket"),
     ]
     worker = [sys.executable, str(ROOT / "manage.py"), "worker", "--environment", ENVIRONMENT]
-    return [Service("web server", web, logs / "web.log"), Service("worker", worker, logs / "worker.log")]
+    deliver = [sys.executable, str(ROOT / "manage.py"), "deliver"]
+    return [
+        Service("web server", web, logs / "web.log"),
+        Service("worker", worker, logs / "worker.log"),
+        Service("delivery", deliver, logs / "deliver.log"),
+    ]
 
 
 def answers(url: str) -> bool:
