@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from portal.catalog.models import Environment
 from portal.runs.uploads import SOURCE_CAP
-from verifier import limits, timing
+from verifier import floor, limits, timing
 from verifier.limits import TimeLimits
 from verifier.reward import compute_reward, reward_code
 from verifier.verdict import FailureCode, Gate, rank_failures
@@ -59,11 +59,72 @@ def list_limits() -> list[Limit]:
     ]
 
 
-def list_timing() -> list[Fact]:
-    """Return how speed is measured."""
+def list_structure() -> list[Fact]:
+    """Return when own kernels count as having done the work."""
+    free, share = limits.FREE_TRANSFER, write_share(limits.MAXIMUM_FREE_READBACK)
+    return [
+        Fact(
+            "Of the output, what changes when all own kernels write noise",
+            f"at least {write_share(limits.MINIMUM_ABLATION_SHARE)}",
+        ),
+        Fact(
+            "What the host may read back in a call",
+            f"{write_share(limits.MAXIMUM_READBACK)} of the inputs, or {free} elements that are at most {share} of them",
+        ),
+        Fact(
+            "What the host may upload in a call",
+            f"{write_share(limits.MAXIMUM_UPLOAD)} of the output, or {free} elements",
+        ),
+        Fact(
+            "How much longer a call may take under the profiler than under the clock",
+            f"{limits.PROFILED_SLOWDOWN:g} times",
+        ),
+        Fact("GPU activities that a verdict names", f"at most {limits.MAXIMUM_ACTIVITIES}"),
+    ]
+
+
+def list_correctness() -> list[Fact]:
+    """Return how many calls are made, and what counts as a change."""
+    return [
+        Fact("Calls on the same address before the values behind it change", f"{limits.WARM_CALLS}"),
+        Fact("Calls on fresh inputs after all other checks", f"{limits.LATER_CALLS}"),
+        Fact(
+            "A changed element has to be followed when it moves the right result by",
+            f"more than {limits.CLEAR_CHANGE:g} error budgets",
+        ),
+        Fact("Elements that are tried to find such a change", f"at most {limits.SITE_ATTEMPTS}"),
+    ]
+
+
+def list_calls() -> list[Fact]:
+    """Return which calls are timed, and which stand among them."""
+    calls = limits.CALLS_A_ROUND
     return [
         Fact("Rounds in which the sides alternate", f"{limits.ROUNDS}"),
-        Fact("Confidence of the interval of a speedup", write_share(timing.CONFIDENCE)),
+        Fact("Timed calls a round and side", f"{calls}"),
+        Fact("Calls before them that are dropped", f"{limits.WARM_UPS}, then {limits.LATER_WARM_UPS} a round"),
+        Fact(
+            "Timed calls whose results are checked, at secret places",
+            f"{limits.VERIFIED_A_ROUND} of {calls} on average; all where the right result takes less than"
+            f" {1000 * limits.QUICK_SECONDS:g} ms",
+        ),
+        Fact("Calls on hidden distributions among them", f"{limits.HIDDEN_A_ROUND} a round on average"),
+        Fact("Calls under the profiler among them", f"{limits.PROFILED_A_ROUND} a round"),
+        Fact("Rounds that a disturbed GPU may cost", f"at most {limits.REPEATED_ROUNDS} a session"),
+        Fact("Settings of both baselines, read back each round", describe_settings()),
+    ]
+
+
+def describe_settings() -> str:
+    """Return the settings of PyTorch under which the baselines are timed."""
+    values = {True: "on", False: "off"}
+    return ", ".join(f"{name} {values.get(value, value)}" for name, value in limits.PINNED.items())
+
+
+def list_decisions() -> list[Fact]:
+    """Return what decides on a measured speed."""
+    return [
+        Fact("Interval of a speedup", f"{write_share(timing.CONFIDENCE)}, {timing.RESAMPLES:,} resamples"),
         Fact(
             "A session is repeated when the speedup is this near to the target",
             f"within {write_share(timing.NEAR_TARGET)}",
@@ -72,6 +133,37 @@ def list_timing() -> list[Fact]:
         Fact(
             "The two clocks may differ by",
             f"{write_share(timing.CLOCK_SHARE)}, plus {timing.CLOCK_MILLISECONDS:g} ms a window of queued calls",
+        ),
+        Fact("Empty windows that calibrate the clocks", f"{limits.EMPTY_CALLS} a round"),
+        Fact(
+            "Processor time that the submission may use while a baseline is timed",
+            f"{limits.FREE_CPU_SECONDS:g} s, plus {write_share(limits.FREE_CPU_SHARE)} of that time",
+        ),
+        Fact("Share of the physical floor below which a time is not believed", write_share(floor.MARGIN)),
+    ]
+
+
+def list_gate_facts() -> list[tuple[str, list[Fact]]]:
+    """Return the figures of the gates, group by group, each under its title."""
+    return [
+        ("Correctness", list_correctness()),
+        ("Own work", list_structure()),
+        ("Timed calls", list_calls()),
+        ("Judging speed", list_decisions()),
+    ]
+
+
+def list_certification() -> list[Fact]:
+    """Return by which rule a target follows from what a certified solution measured."""
+    return [
+        Fact("A target is what the first session reached, divided by", f"{limits.ROOM:g}"),
+        Fact("Rounded down to", f"{limits.SIGNIFICANT_DIGITS} digits"),
+        Fact("A further session has to clear it; sessions in all", f"at most {limits.MOST_SESSIONS}"),
+        Fact("No target below", f"{limits.LOWEST_TARGET:.2f}x"),
+        Fact("No target where a session of the certified solution is below", f"{limits.LEAST_SPEEDUP:.2f}x"),
+        Fact(
+            "Of the error budget, what the certified solution may take",
+            f"at most {write_share(limits.LARGEST_BUDGET_RATIO)}",
         ),
     ]
 

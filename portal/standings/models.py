@@ -50,7 +50,9 @@ class TaskStanding(models.Model):
     rejected_fast = models.PositiveIntegerField()
     captured = models.FloatField(help_text="The sum of captures.")
     mean_log_speedup = models.FloatField(null=True, help_text="Over runs with a counted speedup.")
-    clocked = models.PositiveIntegerField(db_default=0, help_text="Runs of which it is known how long the agent worked.")
+    clocked = models.PositiveIntegerField(
+        db_default=0, help_text="Runs of which it is known how long the agent worked."
+    )
     wall_clock_seconds = models.PositiveBigIntegerField(db_default=0, help_text="How long in all.")
     latest = models.DateTimeField(help_text="When the last verdict came in.")
     failures = models.JSONField(default=dict, help_text="Primary failure code to number of runs.")

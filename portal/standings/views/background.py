@@ -48,7 +48,8 @@ def show_contract(request: HttpRequest) -> HttpResponse:
     context = {
         "file_size": contract.describe_file(),
         "limits": contract.list_limits(),
-        "timing": contract.list_timing(),
+        "facts": contract.list_gate_facts(),
+        "certification": contract.list_certification(),
         "codes": contract.list_codes(),
         "bands": contract.list_reward_bands(),
         "rewards": contract.list_rewards(),

@@ -43,6 +43,21 @@ def test_the_contract_follows_the_verifier(client: Client, monkeypatch: pytest.M
         assert figure in page
 
 
+def list_figures() -> list[str]:
+    """Return the names of all plain figures of the verifier's limits."""
+    return [name for name, value in vars(limits).items() if name.isupper() and not isinstance(value, TimeLimits)]
+
+
+@pytest.mark.parametrize("name", list_figures())
+def test_the_contract_shows_every_figure_of_the_gates(
+    client: Client, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    before = read(client, "/contract/")
+    value = getattr(limits, name)
+    monkeypatch.setattr(limits, name, {"changed": True} if isinstance(value, dict) else value + 1)
+    assert read(client, "/contract/") != before
+
+
 def test_every_failure_code_belongs_to_one_gate() -> None:
     listed = [code for _, codes in contract.list_codes() for code in codes]
     assert sorted(listed) == sorted(code for code in FailureCode if not code.is_infrastructure)
