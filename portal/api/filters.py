@@ -18,6 +18,7 @@ class RunFilters(django_filters.FilterSet):
     environment = django_filters.CharFilter("environment_id")
     system = django_filters.CharFilter("system__slug")
     team = django_filters.CharFilter("team__slug")
+    campaign = django_filters.UUIDFilter("campaign__public_id")
     source_sha256 = django_filters.CharFilter("source_id", label="Runs of the same bytes.")
     state = django_filters.ChoiceFilter(choices=State.choices)
     outcome = django_filters.ChoiceFilter("verdict__outcome", choices=[(row.value, row.value) for row in _JUDGED])

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, JsonResponse
+from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt
 from rest_framework import status
 from rest_framework.exceptions import APIException
 from rest_framework.exceptions import ValidationError as InvalidRequest
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
+from portal.campaigns.services import CampaignConflict
 from portal.runs.quotas import QuotaExceeded
 
 MEDIA_TYPE = "application/problem+json"
 
 
 class Conflict(APIException):
-    """The request cannot be met as things stand."""
+    """The request cannot be met as things stand. `members` stand beside the others in the answer."""
 
     status_code = status.HTTP_409_CONFLICT
+
+    def __init__(self, detail: str, **members: str) -> None:
+        super().__init__(detail)
+        self.members = members
 
 
 class TooManyRuns(APIException):
@@ -45,6 +53,12 @@ def build_problem(code: int, detail: str, errors: dict[str, list[str]] | None = 
     return problem | {"errors": errors} if errors else problem
 
 
+def count_wait(refusal: QuotaExceeded) -> int | None:
+    """Return after how many seconds the next slot opens, where that is known."""
+    moment = refusal.quota.next_slot
+    return math.ceil((moment - timezone.now()).total_seconds()) if moment else None
+
+
 def translate(error: ValidationError) -> InvalidRequest:
     """Return what a service refused, as the framework's own error."""
     return InvalidRequest(error.message_dict if hasattr(error, "error_dict") else {"request": error.messages})
@@ -60,7 +74,11 @@ def list_errors(detail: Any, name: str = "") -> dict[str, list[str]]:  # noqa: A
 
 def answer_error(error: Exception, context: dict[str, Any]) -> Response | None:
     """Return the answer to a request that failed; None for a fault of ours."""
-    if isinstance(error, ValidationError):
+    if isinstance(error, CampaignConflict):
+        error = Conflict(error.messages[0])
+    elif isinstance(error, QuotaExceeded):
+        error = TooManyRuns(error, count_wait(error))
+    elif isinstance(error, ValidationError):
         error = translate(error)
     response = exception_handler(error, context)
     if response is None:
@@ -71,11 +89,13 @@ def answer_error(error: Exception, context: dict[str, Any]) -> Response | None:
         response.data = build_problem(response.status_code, detail, errors)
     else:
         detail = str(getattr(error, "detail", "")) or (str(error) if isinstance(error, PermissionDenied) else "")
-        response.data = build_problem(response.status_code, detail or HTTPStatus(response.status_code).description)
+        problem = build_problem(response.status_code, detail or HTTPStatus(response.status_code).description)
+        response.data = problem | getattr(error, "members", {})
     response.content_type = MEDIA_TYPE
     return response
 
 
+@csrf_exempt
 def answer_unknown(_request: HttpRequest, **_: Any) -> JsonResponse:
     """Answer a request for an address that there is not."""
     detail = "There is no such address. /api/v1/docs/ lists all."

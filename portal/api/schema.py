@@ -39,6 +39,8 @@ PROBLEM_SCHEMA = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
+        "earlier_run": {"type": "string", "description": "Where the same bytes were submitted before."},
+        "earlier_page": {"type": "string", "description": "The page of that run."},
         "errors": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
     },
 }

@@ -12,6 +12,7 @@ from portal.accounts.models import ApiToken, Membership, User
 from portal.catalog.models import Environment, Task
 from portal.runs.models import Run
 from portal.runs.quotas import read_quota
+from portal.runs.services import LONGEST_WALL_CLOCK
 from portal.runs.states import State
 from portal.systems.models import System
 from verifier.verdict import FailureCode, Outcome
@@ -94,6 +95,7 @@ class RunDetail(serializers.ModelSerializer[Run]):
     state = serializers.ChoiceField(State.choices)
     visibility = serializers.ChoiceField(Run.Visibility.choices)
     source_sha256 = serializers.CharField(source="source_id")
+    campaign = serializers.UUIDField(source="campaign.public_id", allow_null=True)
     cancel_requested = serializers.SerializerMethodField()
     verdict = VerdictSummary(allow_null=True)
     page = serializers.SerializerMethodField(help_text="The address of the run's page.")
@@ -102,7 +104,7 @@ class RunDetail(serializers.ModelSerializer[Run]):
         model = Run
         fields = ["id", "task", "task_digest", "environment", "system", "team", "state", "visibility"]
         fields += ["source_released", "source_sha256", "attempt", "current_gate", "progress", "queued_at", "started_at"]
-        fields += ["finished_at", "cancel_requested", "verdict", "page"]
+        fields += ["finished_at", "cancel_requested", "wall_clock_seconds", "campaign", "repetition", "verdict", "page"]
 
     def get_cancel_requested(self, run: Run) -> bool:
         return run.cancel_requested_at is not None
@@ -130,6 +132,18 @@ class Submission(serializers.Serializer[Any]):
     )
     visibility = serializers.ChoiceField(Run.Visibility.choices, default=Run.Visibility.PRIVATE)
     release_source = serializers.BooleanField(default=False)
+    wall_clock_seconds = serializers.IntegerField(
+        min_value=1,
+        max_value=LONGEST_WALL_CLOCK,
+        allow_null=True,
+        default=None,
+        help_text="How long the agent worked on the solution.",
+    )
+    allow_duplicate = serializers.BooleanField(
+        default=False,
+        help_text="Submit although the same bytes were submitted for the task, system and environment before. "
+        "Without it such a request is answered 409, with the address of the earlier run in `earlier_run`.",
+    )
 
 
 class VisibilityChange(serializers.Serializer[Any]):

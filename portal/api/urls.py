@@ -5,7 +5,7 @@ from django.views.decorators.http import require_safe
 from django.views.generic import TemplateView
 from drf_spectacular.views import SpectacularJSONAPIView
 
-from portal.api import views
+from portal.api import campaign_views, views
 from portal.api.problems import answer_unknown
 
 app_name = "api"
@@ -22,6 +22,16 @@ urlpatterns = [
     path("runs/<uuid:public_id>/cancel/", views.RunCancellation.as_view(), name="cancel"),
     path("runs/<uuid:public_id>/verdict/", views.RunVerdict.as_view(), name="verdict"),
     path("runs/<uuid:public_id>/source/", views.RunSource.as_view(), name="source"),
+    path("campaigns/", campaign_views.CampaignList.as_view(), name="campaigns"),
+    path("campaigns/<uuid:public_id>/", campaign_views.CampaignRetrieval.as_view(), name="campaign"),
+    path("campaigns/<uuid:public_id>/files/", campaign_views.CampaignFiles.as_view(), name="campaign_files"),
+    path(
+        "campaigns/<uuid:public_id>/files/<int:number>/",
+        campaign_views.CampaignFileRemoval.as_view(),
+        name="campaign_file",
+    ),
+    path("campaigns/<uuid:public_id>/confirm/", campaign_views.CampaignConfirmation.as_view(), name="confirm_campaign"),
+    path("campaigns/<uuid:public_id>/discard/", campaign_views.CampaignDiscarding.as_view(), name="discard_campaign"),
     path("me/", views.Me.as_view(), name="me"),
     path("schema/", SpectacularJSONAPIView.as_view(), name="schema"),
     path("docs/", require_safe(TemplateView.as_view(template_name="api/docs.html")), name="docs"),

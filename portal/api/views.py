@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, cast
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
-from django.utils import timezone
+from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import conditional_page
 from django_filters.rest_framework import DjangoFilterBackend
@@ -28,7 +27,7 @@ from portal.api.filters import RunFilters
 from portal.api.idempotency import answer_once
 from portal.api.limits import MemberLimit, SubmissionLimit, VisitorLimit
 from portal.api.pagination import ByIdentifier, NewestFirst
-from portal.api.problems import Conflict, TooManyRuns
+from portal.api.problems import Conflict
 from portal.api.serializers import (
     EnvironmentDetail,
     PersonDetail,
@@ -43,9 +42,8 @@ from portal.api.serializers import (
 from portal.catalog.models import Environment, Task
 from portal.review.trail import note_source_reading
 from portal.runs.models import Run
-from portal.runs.quotas import QuotaExceeded
 from portal.runs.report import read_verdict
-from portal.runs.services import cancel_run, set_visibility, submit_run
+from portal.runs.services import DuplicateRun, cancel_run, set_visibility, submit_run
 from portal.systems.models import System
 
 tagged = method_decorator(conditional_page, "dispatch")
@@ -53,7 +51,9 @@ tagged = method_decorator(conditional_page, "dispatch")
 
 def find_run(user: Any, public_id: UUID) -> Run:  # noqa: ANN401  somebody or nobody
     """Return the run. Raises Http404 when there is none that `user` may see."""
-    runs = Run.objects.visible_to(user).select_related("task", "environment", "system", "team", "source", "verdict")
+    runs = Run.objects.visible_to(user).select_related(
+        "task", "environment", "system", "team", "source", "verdict", "campaign"
+    )
     return get_object_or_404(runs.defer("task__instruction", "task__reference_source"), public_id=public_id)
 
 
@@ -143,7 +143,12 @@ class RunList(ListAPIView[Run]):
 
     def get_queryset(self) -> QuerySet[Run]:
         """Return the runs that the visitor may see."""
-        return Run.objects.visible_to(self.request.user).for_lists().select_related("source").defer("source__text")
+        return (
+            Run.objects.visible_to(self.request.user)
+            .for_lists()
+            .select_related("source", "campaign")
+            .defer("source__text")
+        )
 
     def get_throttles(self) -> list[Any]:
         """Count attempts to submit by themselves."""
@@ -177,22 +182,26 @@ class RunList(ListAPIView[Run]):
                 source=data["source"],
                 visibility=data["visibility"],
                 release_source=data["release_source"],
+                wall_clock_seconds=data["wall_clock_seconds"],
+                allow_duplicate=data["allow_duplicate"],
             )
-        except QuotaExceeded as refusal:
-            raise TooManyRuns(refusal, count_wait(refusal)) from refusal
+        except DuplicateRun as duplicate:
+            raise tell_duplicate(duplicate) from duplicate
         answer = WatchedRun(find_run(user, run.public_id))
         return Response(answer.data, status=status.HTTP_201_CREATED, headers={"Location": f"{request.path}{run}/"})
+
+
+def tell_duplicate(duplicate: DuplicateRun) -> Conflict:
+    """Return the answer to bytes that are submitted already, with the addresses of the earlier run."""
+    identifier = duplicate.earlier.public_id
+    detail = f"{duplicate.messages[0]} Send allow_duplicate: true to submit them again."
+    page = reverse("runs:run_detail", args=[identifier])
+    return Conflict(detail, earlier_run=reverse("api:run", args=[identifier]), earlier_page=page)
 
 
 def read_body(request: Request) -> bytes:
     """Return the bytes of a request, before anything else reads them."""
     return bytes(request._request.body)  # noqa: SLF001  the framework wraps it
-
-
-def count_wait(refusal: QuotaExceeded) -> int | None:
-    """Return after how many seconds the next slot opens, where that is known."""
-    moment = refusal.quota.next_slot
-    return math.ceil((moment - timezone.now()).total_seconds()) if moment else None
 
 
 @tagged

@@ -27,7 +27,7 @@ class Row:
     twin: str
 
     @property
-    def repeats(self) -> bool:
+    def is_duplicate(self) -> bool:
         """True when the same bytes are submitted for the same task already, or twice in the draft."""
         return self.earlier is not None or bool(self.twin)
 
@@ -45,9 +45,9 @@ class Preview:
         return [row for row in self.rows if row.problem]
 
     @property
-    def repeats(self) -> list[Row]:
+    def duplicates(self) -> list[Row]:
         """The rows whose bytes are submitted already, or twice."""
-        return [row for row in self.rows if row.repeats]
+        return [row for row in self.rows if row.is_duplicate]
 
     @property
     def tasks(self) -> int:
@@ -70,7 +70,7 @@ def list_task_names() -> tuple[dict[str, Task], dict[str, str]]:
 
 def find_earlier(campaign: Campaign, user: User, digests: Iterable[str]) -> dict[tuple[str, str], Run]:
     """Return the latest run of each task and digest that `user` sees, for the campaign's system and environment."""
-    runs = Run.objects.visible_to(user).repeatable_in(system=campaign.system, environment=campaign.environment)
+    runs = Run.objects.visible_to(user).submitted_for(system=campaign.system, environment=campaign.environment)
     rows = runs.filter(source__in=set(digests)).order_by("queued_at", "id").only("public_id", "task", "source")
     return {(run.task_id, run.source_id): run for run in rows}
 

@@ -27,13 +27,14 @@ MAXIMUM_FILES = 300
 # Files of drafts are kept in the database, so a team has few, and those that nobody touches end by themselves.
 DRAFTS_A_TEAM = 5
 DRAFT_LIFE = timedelta(days=7)
+_LARGEST = 2**63
 
 
 class CampaignConflict(ValidationError):
     """The draft is no longer what the request takes it for."""
 
 
-class RepeatedFiles(CampaignConflict):
+class DuplicateFiles(CampaignConflict):
     """Bytes that are submitted already; confirm it to submit them again."""
 
 
@@ -82,7 +83,7 @@ def create_campaign(  # noqa: PLR0913  each is named at the call
         source_released=release_source,
         created_by=user,
     )
-    campaign.full_clean()
+    campaign.full_clean(exclude=["submitted_at"])
     campaign.save()
     record_event(actor=user, action="campaign.create", subject=campaign, after=describe(campaign))
     return campaign
@@ -146,7 +147,8 @@ def put_file(*, campaign: Campaign, user: User, name: str, content: str | bytes)
 def remove_files(*, campaign: Campaign, user: User, files: list[int]) -> int:
     """Take files out of a draft, by their numbers, and return how many. Raises as `put_file` does."""
     draft = _lock_draft(campaign, user)
-    removed, _ = draft.files.filter(pk__in=files).delete()
+    # SQLite takes no larger number.
+    removed, _ = draft.files.filter(pk__in=[number for number in files if number < _LARGEST]).delete()
     if removed:
         _touch(draft)
     return removed
@@ -167,7 +169,7 @@ def _discard(draft: Campaign, user: User | None) -> Campaign:
     return draft
 
 
-def _check_confirmable(preview: Preview, digest: str | None, *, allow_repeats: bool) -> None:
+def _check_confirmable(preview: Preview, digest: str | None, *, allow_duplicates: bool) -> None:
     if not preview.rows:
         raise ValidationError("The draft has no files. Add some first.")
     if digest is not None and digest != preview.digest:
@@ -181,12 +183,12 @@ def _check_confirmable(preview: Preview, digest: str | None, *, allow_repeats: b
             f"No run can be made of {count} of the files, such as {first.file.name}: {first.problem} "
             "Mend or remove them first. Nothing was submitted."
         )
-    if preview.repeats and not allow_repeats:
-        first = preview.repeats[0]
-        raise RepeatedFiles(
-            f"The bytes of {len(preview.repeats)} of the files, such as {first.file.name}, are submitted for the same "
+    if preview.duplicates and not allow_duplicates:
+        first = preview.duplicates[0]
+        raise DuplicateFiles(
+            f"The bytes of {len(preview.duplicates)} of the files, such as {first.file.name}, are submitted for the same "
             "task already. Confirm that you want to submit them again.",
-            code="repeated",
+            code="duplicate",
         )
 
 
@@ -209,16 +211,16 @@ def _queue(draft: Campaign, user: User, row: Row, text: str) -> Run:
 
 @transaction.atomic
 def confirm_campaign(
-    *, campaign: Campaign, user: User, digest: str | None = None, allow_repeats: bool = False
+    *, campaign: Campaign, user: User, digest: str | None = None, allow_duplicates: bool = False
 ) -> Campaign:
     """Queue a run for every file of a draft, or for none.
 
     `digest` says which draft was looked at. Raises ValidationError, QuotaExceeded, PermissionDenied, CampaignConflict
-    when the draft has ended or changed, and RepeatedFiles unless `allow_repeats`.
+    when the draft has ended or changed, and DuplicateFiles unless `allow_duplicates`.
     """
     draft = _lock_draft(campaign, user)
     preview = build_preview(draft, user)
-    _check_confirmable(preview, digest, allow_repeats=allow_repeats)
+    _check_confirmable(preview, digest, allow_duplicates=allow_duplicates)
     check_environment(draft.environment)
     claim_quota(draft.team, len(preview.rows))
     texts = dict(draft.files.values_list("pk", "text"))

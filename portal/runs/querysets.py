@@ -10,7 +10,6 @@ from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.functions import Now
 
 from portal.catalog.models import ReleasedTask
-from portal.catalog.models import ReleasedTask
 from portal.runs.states import HELD, OPEN, State, list_sources
 from verifier.verdict import FailureCode, FailureMode, Outcome
 
@@ -63,10 +62,6 @@ class RunQuerySet(models.QuerySet["Run"]):
         """The runs that were submitted for a task as it stands in the release with this slug."""
         return self.filter(task_digest__in=ReleasedTask.objects.filter(release=release).values("digest"))
 
-    def of_release(self, release: str) -> RunQuerySet:
-        """The runs that were submitted for a task as it stands in the release with this slug."""
-        return self.filter(task_digest__in=ReleasedTask.objects.filter(release=release).values("digest"))
-
     def failed_by(self, mode: FailureMode) -> RunQuerySet:
         """The runs whose primary failure belongs to `mode`."""
         return self.filter(verdict__primary_failure__in=[code for code in FailureCode if code.mode is mode])
@@ -93,8 +88,8 @@ class RunQuerySet(models.QuerySet["Run"]):
         free = Q(state=State.CRASHED) | Q(state=State.CANCELLED, attempt=0)
         return self.filter(queued_at__gt=moment).exclude(free)
 
-    def repeatable_in(self, *, system: System, environment: Environment) -> RunQuerySet:
-        """The runs of a system in an environment whose bytes need not be submitted again: judged, or on the way."""
+    def submitted_for(self, *, system: System, environment: Environment) -> RunQuerySet:
+        """The runs of a system in an environment that were judged or will be; what was cancelled or crashed is neither."""
         return self.filter(system=system, environment=environment).exclude(state__in=[State.CANCELLED, State.CRASHED])
 
     def due(self) -> RunQuerySet:

@@ -75,14 +75,14 @@ def _check_wall_clock(seconds: int | None) -> None:
         raise ValidationError({"wall_clock_seconds": reason})
 
 
-class RepeatedRun(ValidationError):
+class DuplicateRun(ValidationError):
     """The same bytes are submitted for the same task, system and environment already."""
 
     def __init__(self, earlier: Run) -> None:
         when = f"{earlier.queued_at:%Y-%m-%d %H:%M} UTC"
         super().__init__(
             f"The same bytes were submitted for this task and system at {when}. Nothing was submitted now.",
-            code="repeated",
+            code="duplicate",
         )
         self.earlier = earlier
 
@@ -137,7 +137,7 @@ def submit_run(  # noqa: PLR0913  each is named at the call
     """Queue a solution for judgement.
 
     Raises ValidationError, by field, for a bad submission, QuotaExceeded when the team has submitted too many,
-    RepeatedRun unless `allow_duplicate` when the same bytes were submitted before, and PermissionDenied when `user` is
+    DuplicateRun unless `allow_duplicate` when the same bytes were submitted before, and PermissionDenied when `user` is
     not in the team that owns `system`.
     """
     if not System.objects.submittable_by(user).filter(pk=system.pk).exists():
@@ -164,10 +164,10 @@ def submit_run(  # noqa: PLR0913  each is named at the call
 
 
 def _check_new(user: User, task: Task, environment: Environment, system: System, content: bytes) -> None:
-    runs = Run.objects.visible_to(user).repeatable_in(system=system, environment=environment)
+    runs = Run.objects.visible_to(user).submitted_for(system=system, environment=environment)
     digest = hashlib.sha256(content).hexdigest()
     if earlier := runs.filter(task=task, source=digest).order_by("-queued_at", "-id").first():
-        raise RepeatedRun(earlier)
+        raise DuplicateRun(earlier)
 
 
 def _check_owner(run: Run, user: User) -> None:

@@ -62,7 +62,34 @@ def test_the_same_request_twice_submits_once(act: Act, submission: Body) -> None
     assert read(first) == read(second)
     assert second.headers["Idempotency-Replayed"] == "true"
     assert Run.objects.count() == 1
-    assert program.post("/runs/", submission, Idempotency_Key="a-2").status_code == 201
+
+
+def test_the_same_bytes_again_are_told_with_the_earlier_run(act: Act, submission: Body) -> None:
+    program = act()
+    earlier = read(program.post("/runs/", submission))
+    refused = program.post("/runs/", submission, Idempotency_Key="a-2")
+    problem = read(refused)
+    assert (refused.status_code, refused.headers["Content-Type"]) == (409, "application/problem+json")
+    assert "The same bytes were submitted for this task and system" in problem["detail"]
+    assert problem["earlier_run"] == f"/api/v1/runs/{earlier['id']}/"
+    assert read(program.get(problem["earlier_run"].removeprefix("/api/v1")))["id"] == earlier["id"]
+    assert problem["earlier_page"] == earlier["page"]
+    assert Run.objects.count() == 1
+    answer = program.post("/runs/", submission | {"allow_duplicate": True}, Idempotency_Key="a-2")
+    assert answer.status_code == 201
+    assert Run.objects.count() == 2
+
+
+def test_what_was_cancelled_may_be_submitted_again(act: Act, submission: Body) -> None:
+    run = read(act().post("/runs/", submission))
+    act().post(f"/runs/{run['id']}/cancel/")
+    assert act().post("/runs/", submission).status_code == 201
+
+
+def test_a_run_has_how_long_its_agent_worked(act: Act, submission: Body) -> None:
+    assert read(act().post("/runs/", submission | {"wall_clock_seconds": 90}))["wall_clock_seconds"] == 90
+    refused = act().post("/runs/", submission | {"wall_clock_seconds": 0})
+    assert "wall_clock_seconds" in read(refused)["errors"]
 
 
 def test_a_key_belongs_to_one_body_and_one_person(act: Act, submission: Body) -> None:
