@@ -25,7 +25,8 @@ Switches = dict[str, tuple[bool, bool]]
 
 def list_readers(team: Team, run: Run | None) -> list[User]:
     """Return who is told: the team, or only the submitter of a run that nobody else sees."""
-    members = User.objects.filter(memberships__team=team, is_active=True)
+    # A worker's database role reads no more of an account.
+    members = User.objects.filter(memberships__team=team, is_active=True).only("id")
     if run and run.visibility == Run.Visibility.PRIVATE:
         members = members.filter(pk=run.submitted_by_id)
     return list(members)
@@ -51,7 +52,8 @@ def notify(
 
 
 def _call_webhook(kind: str, team: Team, text: str, run: Run | None) -> None:
-    webhook = Webhook.objects.filter(team=team, active=True).first()
+    # A worker's database role does not see the secret.
+    webhook = Webhook.objects.filter(team=team, active=True).only("id").first()
     if webhook and not (run and run.visibility == Run.Visibility.PRIVATE):
         Delivery.objects.create(webhook=webhook, payload=build_payload(kind, team, text, run))
 

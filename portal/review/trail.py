@@ -72,11 +72,15 @@ def record_event(  # noqa: PLR0913  each is named at the call
     Without an actor, `agent` says who it was, such as a worker. The request that is being answered is found by itself.
     """
     lock_chain()
-    last = TrailEvent.objects.order_by("-number").first()
+    # These two columns are all that a worker's database role reads of the trail.
+    number, previous_hash = TrailEvent.objects.order_by("-number").values_list("number", "hash").first() or (
+        0,
+        FIRST_HASH,
+    )
     person = actor if isinstance(actor, User) else None
     origin = get_origin(request)
     event = TrailEvent(
-        number=last.number + 1 if last else 1,
+        number=number + 1,
         at=timezone.now(),
         actor=person,
         actor_name=person.get_username() if person else agent[:150],
@@ -85,7 +89,7 @@ def record_event(  # noqa: PLR0913  each is named at the call
         after=write_canonical(after),
         request_id=origin.request_id,
         address=origin.address,
-        previous_hash=last.hash if last else FIRST_HASH,
+        previous_hash=previous_hash,
         **name_subject(subject),
     )
     event.hash = compute_hash(event)

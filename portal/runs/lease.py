@@ -106,7 +106,8 @@ def renew_lease(*, token: uuid.UUID) -> LeaseStatus:
 
 
 def _end_attempt(run: Run, outcome: Attempt.Outcome, reason: str, log_tail: str) -> Attempt:
-    attempt = run.attempts.get(number=run.attempt)
+    # A worker's database role does not see the logs of others.
+    attempt = run.attempts.defer("reason", "log_tail").get(number=run.attempt)
     attempt.outcome = outcome
     attempt.reason = replace_nul(reason)[:300]
     attempt.log_tail = replace_nul(log_tail)[-LOG_CAP:]

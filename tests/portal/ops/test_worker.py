@@ -47,14 +47,14 @@ def find_parent(process: int) -> int:
 class RunningWorker:
     """`manage.py worker` with short leases, and ways to find its processes."""
 
-    def __init__(self, folder: Path, environment: str = "cpu-interpreter") -> None:
-        self.folder, self.environment = folder, environment
+    def __init__(self, folder: Path, environment: str = "cpu-interpreter", database: str = "") -> None:
+        self.folder, self.environment, self.database = folder, environment, database or build_database_url()
         self.start()
 
     def start(self) -> None:
         variables = {
             **os.environ,
-            "DATABASE_URL": build_database_url(),
+            "DATABASE_URL": self.database,
             "PORTAL_VAR": str(self.folder),
             "PORTAL_LEASE_SECONDS": "3",
             "PORTAL_STALL_SECONDS": "8",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import signal
 from argparse import ArgumentParser
 from typing import Any
@@ -12,6 +13,9 @@ from django.db import DatabaseError
 from portal.catalog.models import Environment
 from portal.ops.host import HostUnfit, check_host
 from portal.ops.supervisor import Supervisor, WorkerBusy
+from portal.ops.worker_role import can_read_sessions
+
+logger = logging.getLogger(__name__)
 
 
 def check_settings() -> None:
@@ -45,6 +49,10 @@ class Command(BaseCommand):
             check_host(environment)
         except HostUnfit as error:
             raise CommandError(str(error)) from error
+        if can_read_sessions():
+            logger.warning(
+                "This database role can read the sessions of the web. Give workers one of their own: SECURITY.md."
+            )
         supervisor = Supervisor(environment)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, supervisor.request_stop)
