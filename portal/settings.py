@@ -151,6 +151,7 @@ ACCOUNT_REAUTHENTICATION_METHODS = ["password", "mfa"]
 ACCOUNT_FORMS = {"login": "portal.accounts.forms.SignInForm"}
 ACCOUNT_USERNAME_BLACKLIST = ["admin", "root", "staff", "kernelquest"]
 ACCOUNT_USERNAME_VALIDATORS = "portal.accounts.names.USERNAME_VALIDATORS"
+USERSESSIONS_ADAPTER = "portal.accounts.adapter.SessionsAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_TOTP_ISSUER = "KernelQuest"

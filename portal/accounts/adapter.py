@@ -1,12 +1,18 @@
-"""How allauth works here: mail that cannot be sent undoes what asked for it, and the trail records who signs in."""
+"""How allauth works here: mail that cannot be sent undoes what asked for it, and the trail records what is done with accounts."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from smtplib import SMTPException
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.models import EmailAddress
+from allauth.usersessions.adapter import DefaultUserSessionsAdapter
+from allauth.usersessions.models import UserSession
+from django.db.models import Q
+from django.forms import BaseForm
 from django.http import HttpRequest, HttpResponse
 
 from portal.accounts.models import User
@@ -41,8 +47,10 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
         """Record a wrong password for an account that exists."""
-        name = credentials.get("username") or ""
-        user = User.objects.filter(username=name).first()
+        named = Q(username__iexact=credentials.get("username") or "")
+        if email := credentials.get("email"):
+            named |= Q(emailaddress__email__iexact=email)
+        user = User.objects.filter(named).first()
         if user:
             record_event(actor=None, action="account.sign_in_failed", subject=user, request=request)
 
@@ -52,3 +60,51 @@ class AccountAdapter(DefaultAccountAdapter):
         super().logout(request)
         if isinstance(user, User):
             record_event(actor=user, action="account.sign_out", subject=user, request=request)
+
+    def save_user(self, request: HttpRequest, user: User, form: BaseForm, commit: bool = True) -> User:  # noqa: FBT001, FBT002  as it is called
+        """Record a new account."""
+        saved: User = super().save_user(request, user, form, commit)
+        if commit:
+            record_event(actor=saved, action="account.sign_up", subject=saved, request=request)
+        return saved
+
+    def confirm_email(self, request: HttpRequest, email_address: EmailAddress) -> bool:
+        """Record that an address belongs to an account."""
+        confirmed = bool(super().confirm_email(request, email_address))
+        if confirmed:
+            user = email_address.user
+            address = {"email": email_address.email}
+            record_event(actor=user, action="account.email_confirmed", subject=user, after=address, request=request)
+        return confirmed
+
+    def send_password_reset_mail(self, user: User, email: str, context: dict[str, Any]) -> None:
+        """Record that somebody asked for a new password; whoever it was is not known."""
+        super().send_password_reset_mail(user, email, context)
+        record_event(actor=None, action="account.password_reset_asked", subject=user, after={"email": email})
+
+    def send_notification_mail(
+        self, template_prefix: str, user: User, context: dict[str, Any] | None = None, email: str | None = None
+    ) -> None:
+        """Record what changed about an account: allauth would tell its owner of each such change.
+
+        The last part of the template's name is that of the change, such as `password_changed` or `totp_deactivated`.
+        """
+        change = template_prefix.rpartition("/")[2]
+        addresses = {name: value for name, value in (context or {}).items() if name.endswith("email")}
+        record_event(actor=user, action=f"account.{change}"[:40], subject=user, after=addresses or None)
+        super().send_notification_mail(template_prefix, user, context, email)
+
+
+class SessionsAdapter(DefaultUserSessionsAdapter):
+    def end_sessions(self, sessions: Iterable[UserSession]) -> None:
+        """Record that somebody ended sessions of theirs."""
+        ended = list(sessions)
+        super().end_sessions(ended)
+        if ended:
+            user = ended[0].user
+            record_event(actor=user, action="account.sessions_ended", subject=user, after={"sessions": len(ended)})
+
+
+def record_wrong_code(*, request: HttpRequest, user: User, **_: Any) -> None:
+    """Record a wrong code of a second factor. allauth tells of it by a signal alone."""
+    record_event(actor=None, action="account.second_factor_failed", subject=user, request=request)
