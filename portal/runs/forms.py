@@ -74,8 +74,10 @@ class SubmissionForm(VisibilityForm):
         required=False,
         strip=False,
         label="Or its text",
-        widget=forms.Textarea(attrs={"spellcheck": "false", "autocapitalize": "off"}),
+        widget=forms.Textarea(attrs={"spellcheck": "false", "autocapitalize": "off", "data-editor": True}),
     )
+
+    allow_duplicate = forms.BooleanField(required=False, label="Submit the same bytes again all the same")
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -94,9 +96,14 @@ class SubmissionForm(VisibilityForm):
         elif "text" not in self.errors:
             # Browsers send pasted lines with carriage returns.
             data["source"] = self.read_source("text", pasted.replace("\r\n", "\n").encode())
-        if self.errors and upload and data.get("source"):
-            self.data = dict(self.data.items()) | {"text": data["source"]}
+        if self.errors:
+            self.keep_text(data)
         return data
+
+    def keep_text(self, data: dict[str, Any]) -> None:
+        """Show the text of the file that was sent, which the browser does not send again."""
+        if self.files.get("file") and data.get("source"):
+            self.data = dict(self.data.items()) | {"text": data["source"]}
 
     def read_upload(self, upload: UploadedFile[bytes]) -> str:
         """Return the text of `upload`; add an error when its name or content is refused."""

@@ -10,6 +10,7 @@ from datetime import datetime
 from operator import itemgetter
 
 from django.contrib.auth.models import AnonymousUser
+from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.ops.models import Worker
@@ -57,6 +58,12 @@ class Report:
     def speed(self) -> Speed | None:
         """What was measured, when the verdict holds it."""
         return build_speed(self.verdict) if self.verdict else None
+
+    @property
+    def elapsed_seconds(self) -> int:
+        """How long a worker has been at the run, or how long it has waited for one."""
+        since = self.run.started_at if self.run.is_held else self.run.queued_at
+        return max(0, int((timezone.now() - (since or self.run.queued_at)).total_seconds()))
 
     @property
     def deciding(self) -> list[tuple[Gate, Check]]:

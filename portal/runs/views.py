@@ -15,19 +15,22 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseStopPolling
 
-from portal.accounts.models import User
+from portal.accounts.models import Team, User
 from portal.catalog.markup import highlight_python
 from portal.catalog.models import Task
 from portal.review.trail import note_source_reading
 from portal.runs.forms import RunFilterForm, SubmissionForm, VisibilityForm
 from portal.runs.models import Run
+from portal.runs.quotas import Quota, read_quota
 from portal.runs.report import Report, build_report, read_verdict
 from portal.runs.sample_solutions import SAMPLES, find_sample
-from portal.runs.services import cancel_run, set_visibility, submit_run
+from portal.runs.services import DuplicateRun, cancel_run, set_visibility, submit_run
 from portal.runs.uploads import SOURCE_CAP, list_hints
 from portal.standings.charts import build_timing_figure
 
 RUNS_PER_PAGE = 50
+# What a form gives to the service.
+SUBMITTED = ("task", "environment", "system", "source", "visibility", "release_source", "allow_duplicate")
 
 
 class MemberRequest(HttpRequest):
@@ -39,7 +42,9 @@ class MemberRequest(HttpRequest):
 def get_run(request: HttpRequest, public_id: UUID) -> Run:
     """Return the run, or raise Http404 when there is none that the visitor may see."""
     runs = Run.objects.visible_to(request.user)
-    joined = runs.select_related("task", "environment", "system__scaffold", "team", "source", "verdict", "submitted_by")
+    joined = runs.select_related(
+        "task", "environment", "system__scaffold", "team", "source", "verdict", "submitted_by", "campaign"
+    )
     return get_object_or_404(joined.defer("task__instruction", "task__reference_source"), public_id=public_id)
 
 
@@ -70,16 +75,12 @@ def submit_solution(request: MemberRequest) -> HttpResponse:
         return render_submission(request, form, 400)
     data = form.cleaned_data
     try:
-        run = submit_run(
-            user=request.user,
-            task=data["task"],
-            environment=data["environment"],
-            system=data["system"],
-            source=data["source"],
-            visibility=data["visibility"],
-            release_source=data["release_source"],
-        )
+        run = submit_run(user=request.user, **{name: data[name] for name in SUBMITTED})
+    except DuplicateRun as duplicate:
+        form.keep_text(data)
+        return render_submission(request, form, 409, duplicate=duplicate)
     except ValidationError as error:
+        form.keep_text(data)
         form.add_error(None, error)
         return render_submission(request, form, 400)
     for hint in list_hints(data["source"]):
@@ -88,11 +89,17 @@ def submit_solution(request: MemberRequest) -> HttpResponse:
     return redirect("runs:run_detail", public_id=run.public_id)
 
 
-def render_submission(request: HttpRequest, form: SubmissionForm, status: int) -> HttpResponse:
-    """Return the submit page with the samples and the tasks that they are for."""
+def list_quotas(user: User) -> list[tuple[Team, Quota]]:
+    """Return what is left to each team of `user` that has a system to submit for."""
+    teams = Team.objects.filter(memberships__user=user, systems__isnull=False).distinct()
+    return [(team, read_quota(team)) for team in teams]
+
+
+def render_submission(request: MemberRequest, form: SubmissionForm, status: int, **more: Any) -> HttpResponse:
+    """Return the submit page with what is left to the teams, and the samples with the tasks that they are for."""
     tasks = Task.objects.for_lists().in_bulk([sample.task_id for sample in SAMPLES])
     samples = [(sample, tasks.get(sample.task_id)) for sample in SAMPLES]
-    context = {"form": form, "samples": samples, "cap": SOURCE_CAP}
+    context = {"form": form, "samples": samples, "cap": SOURCE_CAP, "quotas": list_quotas(request.user), **more}
     return render(request, "runs/submit.html", context, status=status)
 
 
@@ -211,8 +218,11 @@ def change_visibility(request: MemberRequest, public_id: UUID) -> HttpResponse:
     if not run.is_owned_by(request.user):
         raise Http404
     form = VisibilityForm(request.POST)
-    if form.is_valid():
-        set_visibility(run=run, user=request.user, **form.cleaned_data)
-    else:
+    if not form.is_valid():
         messages.warning(request, "Choose who sees the run.")
+        return redirect("runs:run_detail", public_id=run.public_id)
+    try:
+        set_visibility(run=run, user=request.user, **form.cleaned_data)
+    except ValidationError as error:
+        messages.warning(request, error.messages[0])
     return redirect("runs:run_detail", public_id=run.public_id)

@@ -28,7 +28,7 @@ from portal.catalog.models import Environment, Task
 from portal.review.models import TrailEvent
 from portal.runs.models import Run, Source
 from portal.runs.quotas import QuotaExceeded, read_quota
-from portal.runs.services import cancel_run, set_visibility
+from portal.runs.services import cancel_run, queue_run, set_visibility
 from portal.standings.models import Standing
 from portal.systems.models import System
 from tests.conftest import People, Submit
@@ -62,7 +62,7 @@ def test_a_confirmed_draft_becomes_a_run_for_each_file(draft: Campaign, put: Put
 def test_the_same_file_again_is_recognised(draft: Campaign, people: People) -> None:
     outcomes = [
         put_file(campaign=draft, user=people.alice, name=name, content=content)[1]
-        for name, content in [("l1-09.py", "x = 1"), ("./l1-09.py", b"x = 1"), ("l1-09.py", "x = 2")]
+        for name, content in (("l1-09.py", "x = 1"), ("./l1-09.py", "x = 1"), ("l1-09.py", "x = 2"))
     ]
     assert outcomes == ["added", "recognised", "replaced"]
     assert [(file.name, file.text) for file in draft.files.all()] == [("l1-09.py", "x = 2")]
@@ -212,7 +212,7 @@ def test_a_failure_in_the_middle_leaves_the_draft(
 ) -> None:
     put("l1-09/1.py")
     put("l1-09/2.py")
-    queue, calls = services.queue_run, []
+    queue, calls = queue_run, []
 
     def fail_second(**given: object) -> Run:
         calls.append(given)
