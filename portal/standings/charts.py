@@ -17,6 +17,10 @@ from verifier.verdict import Outcome
 # A system is told by its symbol as well as by its colour.
 _SYMBOLS = ("diamond", "circle", "square", "triangle-up", "cross", "star")
 SERIES = len(_SYMBOLS)
+# Where an axis of speedups is labelled.
+SPEEDUPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+# What a task needs in a chart of all of them, so that its name can be read.
+ROW_PIXELS = 20
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,16 @@ class Point:
     speedup: float
     counted: bool
     at_least: bool = False
+
+
+@dataclass(frozen=True)
+class TaskPoint:
+    """The counted speedup of a task, and its certified target; None for what there is not."""
+
+    label: str
+    title: str
+    speedup: float | None
+    target: float | None
 
 
 def _scatter(**trace: Any) -> dict[str, Any]:
@@ -108,6 +122,7 @@ def build_level_figure(
                 error_y=_error_bars(rates),
                 meta={"colour": f"series-{number + 1}"},
                 hovertemplate="%{y:.1f} %",
+                cliponaxis=False,
             )
         )
     return _build_figure(
@@ -115,6 +130,15 @@ def build_level_figure(
         xaxis={"tickvals": list(range(len(levels))), "ticktext": list(levels), "zeroline": False, "fixedrange": True},
         yaxis={"title": {"text": title}, "range": [0, 100], "ticksuffix": " %", "automargin": True, "fixedrange": True},
     )
+
+
+def _build_speedup_axis(shown: Sequence[float]) -> dict[str, Any]:
+    """Return a logarithmic axis on which all speedups of `shown` have room."""
+    return {
+        "type": "log", "title": {"text": "Speedup over the faster baseline", "standoff": 12}, "tickvals": SPEEDUPS,
+        "range": [math.log10(0.9 * min(shown)), math.log10(1.2 * max(shown))],
+        "ticktext": [f"{tick:g}x" for tick in SPEEDUPS], "zeroline": False, "fixedrange": True,
+    }  # fmt: skip
 
 
 def build_stopwatch_figure(points: Sequence[Point], target: float | None) -> dict[str, Any]:
@@ -139,19 +163,49 @@ def build_stopwatch_figure(points: Sequence[Point], target: float | None) -> dic
         if kept
     ]
     line = [{"type": "line", "x0": target, "x1": target, "y0": 0, "y1": 1, "yref": "paper", "line": {"dash": "dash"}}]
-    ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
-    # No gain stands at the left edge unless a run was slower than that.
-    ends = [min([1.0, *(point.speedup for point in points)]), max([2.0, *(point.speedup for point in points)])]
     return _build_figure(
         traces,
         **({"shapes": line} if target else {}),
-        xaxis={
-            "type": "log", "title": {"text": "Speedup over the faster baseline", "standoff": 12}, "tickvals": ticks,
-            "range": [math.log10(0.9 * ends[0]), math.log10(1.2 * ends[1])],
-            "ticktext": [f"{tick:g}x" for tick in ticks], "zeroline": False, "fixedrange": True,
-        },
+        # No gain stands at the left edge unless a run was slower than that.
+        xaxis=_build_speedup_axis([1.0, 2.0, *(point.speedup for point in points)]),
         yaxis={
             "autorange": "reversed", "automargin": True, "fixedrange": True, "categoryorder": "array",
+            "categoryarray": [point.label for point in points],
+        },
+        showlegend=True,
+    )  # fmt: skip
+
+
+def build_task_figure(points: Sequence[TaskPoint]) -> dict[str, Any]:
+    """Return the counted speedup of each task against its target, on a logarithmic axis, as JSON-ready data."""
+    known = [value for point in points for value in (point.speedup, point.target) if value]
+    kinds = [
+        ("counted speedup", "diamond", "accent", [(point, point.speedup) for point in points if point.speedup]),
+        ("certified target", "line-ns-open", "ink", [(point, point.target) for point in points if point.target]),
+    ]
+    traces = [
+        _scatter(
+            x=[value for _, value in kept],
+            y=[point.label for point, _ in kept],
+            text=[point.title for point, _ in kept],
+            name=name,
+            mode="markers",
+            marker={"size": 10, "symbol": symbol, "line": {"width": 2}},
+            meta={"colour": colour},
+            hovertemplate="%{y} %{text}: %{x:.2f}x",
+            cliponaxis=False,
+        )
+        for name, symbol, colour, kept in kinds
+        if kept
+    ]
+    no_gain = {"type": "line", "x0": 1, "x1": 1, "y0": 0, "y1": 1, "yref": "paper", "line": {"dash": "dot"}}
+    return _build_figure(
+        traces,
+        height=ROW_PIXELS * len(points) + 140,
+        shapes=[no_gain],
+        xaxis=_build_speedup_axis([1.0, 2.0, *known]),
+        yaxis={
+            "autorange": "reversed", "automargin": True, "fixedrange": True, "dtick": 1, "categoryorder": "array",
             "categoryarray": [point.label for point in points],
         },
         showlegend=True,

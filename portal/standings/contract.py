@@ -117,8 +117,8 @@ def list_calls() -> list[Fact]:
 
 def describe_settings() -> str:
     """Return the settings of PyTorch under which the baselines are timed."""
-    values = {True: "on", False: "off"}
-    return ", ".join(f"{name} {values.get(value, value)}" for name, value in limits.PINNED.items())
+    words = {name: ("off", "on")[value] if isinstance(value, bool) else value for name, value in limits.PINNED.items()}
+    return ", ".join(f"{name} {word}" for name, word in words.items())
 
 
 def list_decisions() -> list[Fact]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import starmap
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from django.core.cache import cache
 from django.db.models import Avg, Count, F, Max, Q, QuerySet, Sum
@@ -65,6 +65,22 @@ class FailureCount:
     runs: int
 
 
+class StandingLine(NamedTuple):
+    """What one system achieved in one environment, and when that was last counted."""
+
+    pk: int
+    refreshed_at: datetime
+    environment: str
+    system: int
+    runs: int
+    tasks: int
+    passed: int
+    accepted: int
+    below_target: int
+    rejected: int
+    rejected_fast: int
+
+
 def count_figures(verdicts: VerdictQuerySet, *groups: str) -> QuerySet[Verdict, Any]:
     """Return tuples of what `groups` name of the runs, and the `FIGURES` of their verdicts."""
     rejected = Q(outcome=Outcome.REJECTED)
@@ -108,33 +124,48 @@ def read_tallies(selection: Selection) -> list[Tally]:
     return list(starmap(Tally, rows.values_list(*_KEY, *FIGURES)))
 
 
-def _read_failure_rows(selection: Selection) -> Iterator[tuple[str, int, str, str, int]]:
-    groups = ("environment", "system", "task__level")
-    if selection.counts_runs:
-        yield from count_failures(_select_verdicts(selection), *groups)
-        return
-    rows = TaskStanding.objects.filter(**selection.conditions).values_list(*groups, "failures")
-    for environment, system, level, failures in rows:
-        for code, runs in failures.items():
-            yield environment, system, level, code, runs
-
-
 def read_failures(selection: Selection) -> list[FailureCount]:
     """Return how the runs that `selection` asks for failed, by system and level."""
+    if not selection.counts_runs:
+        return read_figures(selection)[1]
+    return _add_failures(count_failures(_select_verdicts(selection), "environment", "system", "task__level"))
+
+
+def _add_failures(rows: Iterable[tuple[str, int, str, str, int]]) -> list[FailureCount]:
     counts: Counter[tuple[str, int, str, FailureMode]] = Counter()
-    for environment, system, level, code, runs in _read_failure_rows(selection):
+    for environment, system, level, code, runs in rows:
         counts[environment, system, level, FailureCode(code).mode] += runs
     return [FailureCount(*key, runs) for key, runs in counts.items()]
 
 
-def read_stamp() -> str:
+def read_figures(selection: Selection) -> tuple[list[Tally], list[FailureCount]]:
+    """Return tallies and failures of the runs that `selection` asks for: with one query, where there are rows."""
+    if selection.counts_runs:
+        return read_tallies(selection), read_failures(selection)
+    rows = TaskStanding.objects.filter(**selection.conditions).values_list(*_KEY, *FIGURES, "failures")
+    pairs = [(Tally(*figures), failures) for *figures, failures in rows]
+    failed = (
+        (tally.environment, tally.system, tally.level, code, runs)
+        for tally, failures in pairs
+        for code, runs in failures.items()
+    )
+    return [tally for tally, _ in pairs], _add_failures(failed)
+
+
+def read_standings() -> list[StandingLine]:
+    """Return every standing, always in the same order."""
+    rows = Standing.objects.order_by("pk").values_list(*StandingLine._fields)
+    return list(starmap(StandingLine, rows))
+
+
+def stamp_standings(standings: list[StandingLine]) -> str:
     """Return a token that changes with every verdict, and whenever who sees a run changes.
 
     Both refresh a standing in their own transaction. All standings enter: the one with the newest time may have been
     committed before an older one.
     """
-    standings = list(Standing.objects.order_by("pk").values_list("pk", "refreshed_at"))
-    return hashlib.sha256(repr(standings).encode()).hexdigest()
+    times = [(standing.pk, standing.refreshed_at) for standing in standings]
+    return hashlib.sha256(repr(times).encode()).hexdigest()
 
 
 def remember(name: str, selection: Selection, stamp: str, compute: Callable[[], Result]) -> Result:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from portal.standings.boards import Measure, choose_measure
@@ -21,6 +22,18 @@ class Repeatability:
     runs: int
     tasks: int
     histogram: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What one system achieved on one task: `speedup` is the geometric mean of its accepted runs, if it was timed."""
+
+    task: str
+    succeeded: int
+    rated: int
+    runs: int
+    speedup: float | None
+    target: float | None
 
 
 @dataclass(frozen=True)
@@ -58,3 +71,18 @@ def build_profile(own: Sequence[Tally], everybody: Sequence[Tally]) -> Profile:
         _cut(own, measure, lambda tally: tally.family),
         build_repeatability(own, measure),
     )
+
+
+def build_task_results(own: Sequence[Tally], measure: Measure, targets: Mapping[str, float | None]) -> list[TaskResult]:
+    """Return the results of one system by task, beside the certified target where there is one."""
+    return [
+        TaskResult(
+            tally.task,
+            measure.count_succeeded(tally),
+            measure.count_rated(tally),
+            tally.runs,
+            None if tally.mean_log_speedup is None else math.exp(tally.mean_log_speedup),
+            targets.get(tally.task),
+        )
+        for tally in sorted(own, key=lambda tally: tally.task)
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from datetime import date
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlencode
 
 from django import forms
@@ -81,6 +81,37 @@ class Selection:
         return runs.judged_by(self.as_of) if self.as_of else runs
 
 
+class TaskLine(NamedTuple):
+    """What tables and filters show of a task."""
+
+    id: str
+    slug: str
+    title: str
+    level: str
+    family: str
+    active: bool
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a board can be narrowed to. Read once a page, which needs the same rows for its tables."""
+
+    environments: dict[str, Environment]
+    tasks: dict[str, TaskLine]
+    releases: list[Release]
+
+    @property
+    def families(self) -> list[str]:
+        return sorted({task.family for task in self.tasks.values()})
+
+
+def read_choices() -> Choices:
+    """Return everything that is known now."""
+    environments = Environment.objects.only("title", "timed", "official").in_bulk()
+    tasks = (TaskLine(*row) for row in Task.objects.values_list(*TaskLine._fields))
+    return Choices(environments, {task.id: task for task in tasks}, list(Release.objects.all()))
+
+
 class SelectionForm(forms.Form):
     """The filters of a board. What is not understood is said, and narrows nothing."""
 
@@ -102,14 +133,12 @@ class SelectionForm(forms.Form):
     )
     sort = forms.ChoiceField(required=False, choices=SORTS.items(), widget=forms.HiddenInput)
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, choices: Choices, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        families = Task.objects.order_by("family").values_list("family", flat=True).distinct()
-        environments = Environment.objects.values_list("slug", "title")
-        releases = [(release.slug, f"Tasks of {release}") for release in Release.objects.all()]
-        self._offer("release", "All releases", releases)
-        self._offer("environment", "All environments", list(environments))
-        self._offer("family", "All families", [(name, name) for name in families])
+        environments = choices.environments.values()
+        self._offer("environment", "All environments", [(one.slug, one.title) for one in environments])
+        self._offer("family", "All families", [(name, name) for name in choices.families])
+        self._offer("release", "All releases", [(release.slug, str(release)) for release in choices.releases])
 
     def _offer(self, name: str, nothing: str, choices: list[tuple[str, str]]) -> None:
         cast(forms.ChoiceField, self.fields[name]).choices = [("", nothing), *choices]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from portal.standings.views import analysis, background, board, guide
+from portal.standings.views import analysis, background, board, guide, systems
 
 app_name = "standings"
 
@@ -16,7 +16,8 @@ urlpatterns = [
     path("levels/", analysis.show_levels, name="levels"),
     path("failures/", analysis.show_failures, name="failures"),
     path("compare/", analysis.show_comparison, name="compare"),
-    path("systems/<slug:slug>/", analysis.show_system, name="system"),
+    path("systems/", systems.list_systems, name="systems"),
+    path("systems/<slug:slug>/", systems.show_system, name="system"),
     path("spotlight/attention/", background.show_spotlight, name="spotlight"),
     path("methodology/", background.show_methodology, name="methodology"),
     path("contract/", background.show_contract, name="contract"),

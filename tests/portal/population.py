@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from tests.portal.factories import build_verdict
+from verifier.verdict import Gate, GateResult, GateStatus
+
 if TYPE_CHECKING:
     from portal.accounts.models import User
     from portal.systems.models import System
@@ -32,36 +35,44 @@ class Kind:
     code: str
     weight: float
     fastest: float
+    failed_gate: Gate | None = None
 
 
 KINDS = (
     Kind("passed", "", 4, 3.0),
-    Kind("below_target", "PERF_BELOW_TARGET", 3, TARGET),
-    Kind("rejected", "PREC_TF32", 2, 5.0),
-    Kind("rejected", "STALE_CONSTANT", 1, 20.0),
-    Kind("rejected", "CORR_VALUE", 1, 2.0),
-    Kind("rejected", "STRUCT_LIBRARY_OFFLOAD", 1, 1.1),
-    Kind("rejected", "ART_RUNTIME_ERROR", 1, 0.0),
+    Kind("below_target", "PERF_BELOW_TARGET", 3, TARGET, Gate.PERFORMANCE),
+    Kind("rejected", "PREC_TF32", 2, 5.0, Gate.POLICY),
+    Kind("rejected", "STALE_CONSTANT", 1, 20.0, Gate.CORRECTNESS),
+    Kind("rejected", "CORR_VALUE", 1, 2.0, Gate.CORRECTNESS),
+    Kind("rejected", "STRUCT_LIBRARY_OFFLOAD", 1, 1.1, Gate.STRUCTURAL),
+    Kind("rejected", "ART_RUNTIME_ERROR", 1, 0.0, Gate.INTAKE),
 )
 
 
-def draw_verdict(kind: Kind, draw: random.Random) -> dict[str, Any]:
-    """Return the figures of one verdict that ends in a certain way."""
+def judge_gates(kind: Kind) -> list[GateResult]:
+    """Return what each gate said, without evidence."""
+    return [
+        GateResult(gate=gate, status=GateStatus.FAILED if gate is kind.failed_gate else GateStatus.PASSED, seconds=1.0)
+        for gate in Gate
+    ]
+
+
+def draw_verdict(kind: Kind, task: str, environment: str, draw: random.Random) -> dict[str, Any]:
+    """Return one verdict that ends in a certain way."""
     least = TARGET if kind.outcome == "passed" else 0.8
     measured = draw.uniform(min(least, kind.fastest), kind.fastest) if kind.fastest else None
     counted = measured if kind.outcome != "rejected" else None
-    return {
+    figures: dict[str, Any] = {
         "outcome": kind.outcome,
-        "primary_failure": kind.code,
         "failures": [kind.code] if kind.code else [],
         "measured_speedup": measured,
         "speedup": counted,
         "target": TARGET,
         "capture": None if counted is None else min(1.0, max(0.0, (counted - 1) / (TARGET - 1))),
         "verifier_version": "invented",
-        "digest": "0" * 64,
-        "body": {},
     }
+    body = build_verdict(task, environment, "\n", gates=judge_gates(kind), **figures).model_dump(mode="json")
+    return figures | {"primary_failure": kind.code, "digest": "0" * 64, "body": body}
 
 
 def populate(runs: int, *, systems: int, environment: str = "h200", seed: int = 1) -> None:
@@ -114,9 +125,11 @@ def write_batch(
     )
     kinds = [choose_kind(skill, draw) for _, _, skill in plan]
     verdicts = Verdict.objects.bulk_create(
-        Verdict(run=run, attempt=attempt, created_at=moment, **draw_verdict(kind, draw))
+        Verdict(
+            run=run, attempt=attempt, created_at=moment, **draw_verdict(kind, run.task_id, environment, draw),
+        )
         for run, attempt, kind, moment in zip(runs, attempts, kinds, moments, strict=True)
-    )
+    )  # fmt: skip
     for run, verdict in zip(runs, verdicts, strict=True):
         run.verdict = verdict
     Run.objects.bulk_update(runs, ["verdict"], batch_size=500)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial, wraps
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
@@ -16,10 +17,10 @@ from django.views.decorators.http import require_safe
 from portal.catalog.models import Environment
 from portal.standings.boards import Board, Row, build_boards, sort_rows
 from portal.standings.charts import Rate, build_rate_figure
-from portal.standings.counts import read_stamp, read_tallies, remember
+from portal.standings.counts import read_standings, read_tallies, remember, stamp_standings
 from portal.standings.exports import ShownBoard, Value, build_published_records, build_records, write_csv
 from portal.standings.published import build_rows, build_segments, load_snapshot
-from portal.standings.selection import Selection, SelectionForm
+from portal.standings.selection import Selection, SelectionForm, read_choices
 from portal.systems.models import System
 
 CSV_TYPE = "text/csv; charset=utf-8"
@@ -30,14 +31,12 @@ def load_systems(keys: Iterable[int]) -> dict[int, System]:
     return System.objects.select_related("scaffold").in_bulk(list(keys))
 
 
-def load_boards(selection: Selection, stamp: str) -> list[ShownBoard]:
+def load_boards(selection: Selection, stamp: str, environments: Mapping[str, Environment]) -> list[ShownBoard]:
     """Return the boards that `selection` asks for, timed environments first, each ordered as asked."""
     chosen = selection.change(sort="")
     boards = remember("boards", chosen, stamp, lambda: build_boards(read_tallies(chosen)))
     systems = load_systems({row.system for board in boards for row in board.rows})
     names = {key: system.name for key, system in systems.items()}
-    known = Environment.objects.only("title", "timed", "official")
-    environments = known.in_bulk([board.environment for board in boards])
     shown = [
         ShownBoard(
             board,
@@ -77,21 +76,23 @@ def render_published() -> SafeString:
     return render_to_string("standings/_published.html", context)
 
 
-def render_verified(form: SelectionForm, selection: Selection, stamp: str) -> SafeString:
+def render_verified(form: SelectionForm, selection: Selection, boards: Iterable[ShownBoard]) -> SafeString:
     """Return the half of the board that was verified here."""
-    boards = [(shown, build_board_figure(shown)) for shown in load_boards(selection, stamp)]
-    return render_to_string("standings/_verified.html", {"form": form, "selection": selection, "boards": boards})
+    drawn = [(shown, build_board_figure(shown)) for shown in boards]
+    return render_to_string("standings/_verified.html", {"form": form, "selection": selection, "boards": drawn})
 
 
 def render_board(request: HttpRequest, stamp: str) -> SafeString:
     """Return the page of the board."""
-    form = SelectionForm(request.GET)
+    choices = read_choices()
+    form = SelectionForm(request.GET, choices=choices)
     selection = form.read()
+    boards = load_boards(selection, stamp, choices.environments)
     context = {
         "snapshot": load_snapshot(),
         "selection": selection,
         "published": render_published(),
-        "verified": render_verified(form, selection, stamp),
+        "verified": render_verified(form, selection, boards),
     }
     return render_to_string("standings/board.html", context, request)
 
@@ -99,7 +100,7 @@ def render_board(request: HttpRequest, stamp: str) -> SafeString:
 @require_safe
 def show_board(request: HttpRequest) -> HttpResponse:
     """Show what was published and, apart from it, what was verified here."""
-    stamp = read_stamp()
+    stamp = stamp_standings(read_standings())
     compute = partial(render_board, request, stamp)
     if request.COOKIES:
         return HttpResponse(compute())
@@ -107,33 +108,62 @@ def show_board(request: HttpRequest) -> HttpResponse:
     return HttpResponse(remember(f"page {request.build_absolute_uri()}", Selection(), stamp, compute))
 
 
-def read_records(request: HttpRequest) -> tuple[Selection, list[dict[str, Value]]] | None:
-    """Return what the page at the same address would show, or None when its filters are not understood."""
-    form = SelectionForm(request.GET)
+@dataclass(frozen=True)
+class Export:
+    """What the page at the same address would show."""
+
+    selection: Selection
+    boards: list[ShownBoard]
+
+    @property
+    def records(self) -> list[dict[str, Value]]:
+        return build_records(self.boards, self.selection.release)
+
+
+class Refused(Exception):
+    """A file is asked for by filters that are not understood; it must not quietly hold more than was asked for."""
+
+    def __init__(self, form: SelectionForm) -> None:
+        super().__init__("\n".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()))
+
+
+def read_export(request: HttpRequest) -> Export:
+    """Return what a file is to hold. Raises Refused."""
+    choices = read_choices()
+    form = SelectionForm(request.GET, choices=choices)
     selection = form.read()
-    return None if form.errors else (selection, build_records(load_boards(selection, read_stamp()), selection.release))
+    if form.errors:
+        raise Refused(form)
+    stamp = stamp_standings(read_standings())
+    return Export(selection, load_boards(selection, stamp, choices.environments))
 
 
-def refuse() -> HttpResponse:
-    """Answer a file request that is not understood: a file must not quietly hold more than was asked for."""
-    return HttpResponseBadRequest("A filter is not understood.\n", content_type="text/plain")
+def answer_refusal(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Let `view` answer filters that are not understood with what is wrong with each."""
+
+    @wraps(view)
+    def answer(request: HttpRequest) -> HttpResponse:
+        try:
+            return view(request)
+        except Refused as refusal:
+            return HttpResponseBadRequest(f"{refusal}\n", content_type="text/plain; charset=utf-8")
+
+    return answer
 
 
 @require_safe
+@answer_refusal
 def export_csv(request: HttpRequest) -> HttpResponse:
     """Send the board as CSV."""
-    found = read_records(request)
-    return HttpResponse(write_csv(found[1]), content_type=CSV_TYPE) if found else refuse()
+    return HttpResponse(write_csv(read_export(request).records), content_type=CSV_TYPE)
 
 
 @require_safe
+@answer_refusal
 def export_json(request: HttpRequest) -> HttpResponse:
     """Send the board as JSON."""
-    found = read_records(request)
-    if found is None:
-        return refuse()
-    selection, records = found
-    body = {"schema": "kernelquest.board/1", "selection": selection.query, "rows": records}
+    export = read_export(request)
+    body = {"schema": "kernelquest.board/1", "selection": export.selection.query, "rows": export.records}
     return JsonResponse(body, json_dumps_params={"indent": 2})
 
 
@@ -147,17 +177,16 @@ def describe_row(board: Board, row: Row) -> str:
 
 
 @require_safe
+@answer_refusal
 def export_feed(request: HttpRequest) -> HttpResponse:
     """Send the board as an Atom feed, one entry a row, newly dated by each verdict."""
-    found = read_records(request)
-    if found is None:
-        return refuse()
-    selection, _ = found
+    export = read_export(request)
+    selection = export.selection
     page = request.build_absolute_uri(f"{reverse('standings:board')}?{selection.query}")
     feed = Atom1Feed(
         title="KernelQuest: verified here", link=page, description="", feed_url=request.build_absolute_uri()
     )
-    for shown in load_boards(selection, read_stamp()):
+    for shown in export.boards:
         for system, row in shown.rows:
             address = request.build_absolute_uri(reverse("standings:system", args=[system.slug]))
             link = f"{address}?{selection.change(environment=shown.board.environment, sort='').query}"
