@@ -4,8 +4,9 @@
   const started = new WeakMap();
   const addLocal = (place) => {
     const moment = new Date(place.dateTime);
-    const local = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
     place.removeAttribute("data-local");
+    if (moment.getTimezoneOffset() === 0) return;
+    const local = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
     place.append(` (${local} your time)`);
   };
   // By the server's count and a clock that nobody sets, so that a wrong clock here shows no wrong figure.
