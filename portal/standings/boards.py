@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
 
@@ -19,7 +18,7 @@ from portal.standings.statistics import (
     Interval,
     MeanSpeedup,
     Rank,
-    average_speedups,
+    average_logarithms,
     bootstrap_interval,
     bootstrap_ratios,
     count_solved,
@@ -67,7 +66,6 @@ class Row:
     rejected_fast: int
     clocked: int
     wall_clock_seconds: float | None
-    latest: datetime
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ def _build_row(own: list[Tally], measure: Measure, rank: Rank, by_task: Interval
     succeeded, rated = sum(map(measure.count_succeeded, own)), sum(map(measure.count_rated, own))
     targeted, clocked = sum(tally.targeted for tally in own), sum(tally.clocked for tally in own)
     passes = [measure.count_succeeded(tally) for tally in own]
-    speeds = {tally.task: [math.exp(log)] for tally in own if (log := tally.mean_log_speedup) is not None}
+    logarithms = [tally.mean_log_speedup for tally in own if tally.mean_log_speedup is not None]
     return Row(
         system=own[0].system,
         rank=rank,
@@ -141,14 +139,13 @@ def _build_row(own: list[Tally], measure: Measure, rank: Rank, by_task: Interval
         by_task=by_task,
         solved_once=count_solved(passes, 1),
         solved_twice=count_solved(passes, 2),
-        speedup=average_speedups(speeds, len(own)),
+        speedup=average_logarithms(logarithms, len(own)),
         speedup_interval=speed,
         capture=sum(tally.captured for tally in own) / targeted if targeted else None,
         rejected=sum(tally.rejected for tally in own),
         rejected_fast=sum(tally.rejected_fast for tally in own),
         clocked=clocked,
         wall_clock_seconds=sum(tally.wall_clock_seconds for tally in own) / clocked if clocked else None,
-        latest=max(tally.latest for tally in own),
     )
 
 
@@ -167,8 +164,8 @@ def build_board(environment: str, tallies: Sequence[Tally]) -> Board:
             lambda tally: tally.mean_log_speedup is not None,
         )
     )
-    ranks = rank_systems(succeeded, runs)
     rates, speeds = bootstrap_ratios(succeeded, runs), np.exp(bootstrap_ratios(logs, covered))
+    ranks = rank_systems(succeeded, runs, drawn=rates)
     own = group_by_system(tallies)
     few = len(tasks) < FEWEST_TASKS
     rows = [

@@ -27,12 +27,13 @@ _KEY = ("environment", "system", "task", "task__level", "task__family")
 # What is counted of each task, in the order of a tally; columns of `TaskStanding` have the same names.
 FIGURES = (
     "runs", "targeted", "passed", "cleared", "below_target", "rejected", "rejected_fast", "captured",
-    "mean_log_speedup", "clocked", "wall_clock_seconds", "latest",
+    "mean_log_speedup", "clocked", "wall_clock_seconds",
 )  # fmt: skip
+# What a row keeps of its task beside them. Times are slow to read, and few pages show them.
+KEPT_FIGURES = (*FIGURES, "latest")
 
 
-@dataclass(frozen=True)
-class Tally:
+class Tally(NamedTuple):
     """The counted runs of one system for one task in one environment."""
 
     environment: str
@@ -51,7 +52,6 @@ class Tally:
     mean_log_speedup: float | None
     clocked: int
     wall_clock_seconds: int
-    latest: datetime
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class StandingLine(NamedTuple):
 
 
 def count_figures(verdicts: VerdictQuerySet, *groups: str) -> QuerySet[Verdict, Any]:
-    """Return tuples of what `groups` name of the runs, and the `FIGURES` of their verdicts."""
+    """Return tuples of what `groups` name of the runs, and the `KEPT_FIGURES` of their verdicts."""
     rejected = Q(outcome=Outcome.REJECTED)
     figures = {
         "runs": Count("pk"),
@@ -119,7 +119,7 @@ def _select_verdicts(selection: Selection) -> VerdictQuerySet:
 def read_tallies(selection: Selection) -> list[Tally]:
     """Return the tallies of the runs that `selection` asks for."""
     if selection.counts_runs:
-        return list(starmap(Tally, count_figures(_select_verdicts(selection), *_KEY)))
+        return [Tally(*figures) for *figures, _ in count_figures(_select_verdicts(selection), *_KEY)]
     rows = TaskStanding.objects.filter(**selection.conditions)
     return list(starmap(Tally, rows.values_list(*_KEY, *FIGURES)))
 
@@ -136,6 +136,17 @@ def _add_failures(rows: Iterable[tuple[str, int, str, str, int]]) -> list[Failur
     for environment, system, level, code, runs in rows:
         counts[environment, system, level, FailureCode(code).mode] += runs
     return [FailureCount(*key, runs) for key, runs in counts.items()]
+
+
+def read_latest(selection: Selection) -> dict[tuple[str, int], datetime]:
+    """Return by environment and system when the last verdict came in of the runs that `selection` asks for."""
+    if selection.counts_runs:
+        verdicts = _select_verdicts(selection).order_by().values_list("run__environment", "run__system")
+        found = list(verdicts.annotate(Max("created_at")))
+    else:
+        rows = TaskStanding.objects.filter(**selection.conditions).values_list("environment", "system")
+        found = list(rows.annotate(Max("latest")))
+    return {(environment, system): latest for environment, system, latest in found}
 
 
 def read_figures(selection: Selection) -> tuple[list[Tally], list[FailureCount]]:

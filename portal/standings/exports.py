@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from portal.standings.boards import Board, Row
 from portal.standings.published import Figure, PublishedRow
@@ -26,10 +27,12 @@ class ShownBoard:
     rows: list[tuple[System, Row]]
 
 
-def build_record(shown: ShownBoard, system: System, row: Row, release: str) -> dict[str, Value]:
+def build_record(
+    shown: ShownBoard, system: System, row: Row, release: str, latest: datetime | None
+) -> dict[str, Value]:
     """Return one row of a board; shares are in percent, and what is unknown is None.
 
-    `release` is the one whose tasks alone are counted, or empty.
+    `release` is the one whose tasks alone are counted, or empty; `latest` is when the last verdict came in.
     """
     rate, speed = row.rate, row.speedup
     return {
@@ -63,13 +66,19 @@ def build_record(shown: ShownBoard, system: System, row: Row, release: str) -> d
         "mean_wall_clock_seconds": row.wall_clock_seconds,
         "runs_with_wall_clock": row.clocked,
         "release": release or None,
-        "latest_verdict": row.latest.isoformat(),
+        "latest_verdict": latest.isoformat() if latest else None,
     }
 
 
-def build_records(boards: Iterable[ShownBoard], release: str) -> list[dict[str, Value]]:
-    """Return the rows of all boards, one after another."""
-    return [build_record(shown, system, row, release) for shown in boards for system, row in shown.rows]
+def build_records(
+    boards: Iterable[ShownBoard], release: str, latest: Mapping[tuple[str, int], datetime]
+) -> list[dict[str, Value]]:
+    """Return the rows of all boards, one after another; `latest` is by environment and system."""
+    return [
+        build_record(shown, system, row, release, latest.get((shown.board.environment, row.system)))
+        for shown in boards
+        for system, row in shown.rows
+    ]
 
 
 def build_published_records(rows: Iterable[PublishedRow]) -> list[dict[str, Value]]:

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 
 from portal.runs.models import Run, Verdict
-from portal.standings.counts import FIGURES, count_failures, count_figures
+from portal.standings.counts import KEPT_FIGURES, count_failures, count_figures
 from portal.standings.models import Standing, TaskStanding
 from verifier.verdict import FailureCode
 
@@ -21,14 +21,16 @@ def _refresh_tasks(key: dict[str, Any], task_id: str | None) -> None:
     for task, code, count in count_failures(verdicts, "task"):
         failures.setdefault(task, {})[code] = count
     rows = [
-        TaskStanding(**key, task_id=task, failures=failures.get(task, {}), **dict(zip(FIGURES, figures, strict=True)))
+        TaskStanding(
+            **key, task_id=task, failures=failures.get(task, {}), **dict(zip(KEPT_FIGURES, figures, strict=True))
+        )
         for task, *figures in count_figures(verdicts, "task")
     ]
     TaskStanding.objects.bulk_create(
         rows,
         update_conflicts=True,
         unique_fields=["environment", "system", "task"],
-        update_fields=[*FIGURES, "failures"],
+        update_fields=[*KEPT_FIGURES, "failures"],
     )
     TaskStanding.objects.filter(**narrowing).exclude(task__in=[row.task_id for row in rows]).delete()
 

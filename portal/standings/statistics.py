@@ -93,13 +93,18 @@ def average_speedups(speedups: Mapping[str, Sequence[float]], tasks: int) -> Mea
     tasks that are not covered as 1.0x. Returns None when no task is covered. Raises ValueError for more covered tasks
     than `tasks`.
     """
-    means = [geometric_mean(ratios) for ratios in speedups.values() if ratios]
-    if len(means) > tasks:
-        raise ValueError(f"{len(means)} covered tasks of {tasks}")
-    if not means:
+    return average_logarithms([math.log(geometric_mean(ratios)) for ratios in speedups.values() if ratios], tasks)
+
+
+def average_logarithms(logarithms: Sequence[float], tasks: int) -> MeanSpeedup | None:
+    """Return the same from the mean logarithm of the speedups of each covered task."""
+    covered = len(logarithms)
+    if covered > tasks:
+        raise ValueError(f"{covered} covered tasks of {tasks}")
+    if not covered:
         return None
-    mean = geometric_mean(means)
-    return MeanSpeedup(mean, len(means), tasks, adjust_speedup(mean, len(means) / tasks))
+    mean = math.exp(math.fsum(logarithms) / covered)
+    return MeanSpeedup(mean, covered, tasks, adjust_speedup(mean, covered / tasks))
 
 
 def adjust_speedup(mean: float, coverage: float) -> float:
@@ -175,11 +180,13 @@ def _place(rates: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(stats.rankdata(-np.nan_to_num(rates, nan=-1.0), method="min", axis=-1))
 
 
-def rank_systems(passed: ArrayLike, runs: ArrayLike, confidence: float = CONFIDENCE) -> list[Rank]:
+def rank_systems(
+    passed: ArrayLike, runs: ArrayLike, confidence: float = CONFIDENCE, drawn: NDArray[np.float64] | None = None
+) -> list[Rank]:
     """Return the rank of each system by its share of passed runs, with the interval of its rank over draws of tasks.
 
-    Both have shape (tasks, systems). With fewer than `FEWEST_TASKS` tasks nothing is claimed: every system that has a
-    run may have any place.
+    Both have shape (tasks, systems); `drawn` are their `bootstrap_ratios`, where these are known already. With fewer
+    than `FEWEST_TASKS` tasks nothing is claimed: every system that has a run may have any place.
     """
     passed, runs = np.asarray(passed, float), np.asarray(runs, float)
     totals = runs.sum(axis=0)
@@ -187,9 +194,9 @@ def rank_systems(passed: ArrayLike, runs: ArrayLike, confidence: float = CONFIDE
     places = _place(rates).astype(int)
     if runs.shape[0] < FEWEST_TASKS:
         return [Rank(1, int(place), len(places)) for place in places]
-    drawn = _place(bootstrap_ratios(passed, runs))
+    drawn_places = _place(bootstrap_ratios(passed, runs) if drawn is None else drawn)
     tail = (1 - confidence) / 2
-    ends = np.quantile(drawn, [tail, 1 - tail], axis=0, method="inverted_cdf").astype(int)
+    ends = np.quantile(drawn_places, [tail, 1 - tail], axis=0, method="inverted_cdf").astype(int)
     return [
         Rank(min(int(best), int(place)), int(place), max(int(worst), int(place)))
         for best, place, worst in zip(ends[0], places, ends[1], strict=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache, partial, wraps
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.feedgenerator import Atom1Feed
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
@@ -17,7 +19,7 @@ from django.views.decorators.http import require_safe
 from portal.catalog.models import Environment
 from portal.standings.boards import Board, Row, build_boards, sort_rows
 from portal.standings.charts import Rate, build_rate_figure
-from portal.standings.counts import read_standings, read_tallies, remember, stamp_standings
+from portal.standings.counts import read_latest, read_standings, read_tallies, remember, stamp_standings
 from portal.standings.exports import ShownBoard, Value, build_published_records, build_records, write_csv
 from portal.standings.published import build_rows, build_segments, load_snapshot
 from portal.standings.selection import Selection, SelectionForm, read_choices
@@ -114,10 +116,11 @@ class Export:
 
     selection: Selection
     boards: list[ShownBoard]
+    latest: dict[tuple[str, int], datetime]
 
     @property
     def records(self) -> list[dict[str, Value]]:
-        return build_records(self.boards, self.selection.release)
+        return build_records(self.boards, self.selection.release, self.latest)
 
 
 class Refused(Exception):
@@ -135,7 +138,8 @@ def read_export(request: HttpRequest) -> Export:
     if form.errors:
         raise Refused(form)
     stamp = stamp_standings(read_standings())
-    return Export(selection, load_boards(selection, stamp, choices.environments))
+    latest = remember("latest", selection.change(sort=""), stamp, lambda: read_latest(selection))
+    return Export(selection, load_boards(selection, stamp, choices.environments), latest)
 
 
 def answer_refusal(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
@@ -188,11 +192,13 @@ def export_feed(request: HttpRequest) -> HttpResponse:
     )
     for shown in export.boards:
         for system, row in shown.rows:
+            # A verdict that came in after one of the two was read is new.
+            latest = export.latest.get((shown.board.environment, row.system), timezone.now())
             address = request.build_absolute_uri(reverse("standings:system", args=[system.slug]))
             link = f"{address}?{selection.change(environment=shown.board.environment, sort='').query}"
             feed.add_item(
                 title=f"{system.name} in {shown.title}", link=link, description=describe_row(shown.board, row),
-                unique_id=link, updateddate=row.latest, pubdate=row.latest,
+                unique_id=link, updateddate=latest, pubdate=latest,
             )  # fmt: skip
     return HttpResponse(feed.writeString("utf-8"), content_type=feed.content_type)
 

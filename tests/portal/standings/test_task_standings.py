@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from datetime import date, timedelta
 from importlib import import_module
 from itertools import product
@@ -23,7 +22,7 @@ from portal.runs import lease
 from portal.runs.models import Run
 from portal.runs.services import cancel_run, set_visibility
 from portal.standings.boards import build_board
-from portal.standings.counts import FailureCount, Tally, read_failures, read_tallies
+from portal.standings.counts import FailureCount, Tally, read_failures, read_latest, read_tallies
 from portal.standings.models import Standing, TaskStanding
 from portal.standings.selection import Selection
 from portal.standings.services import refresh_standing
@@ -53,8 +52,8 @@ ENDS: list[dict[str, Any]] = [
 
 def settle_floats(tallies: list[Tally]) -> list[Tally]:
     """Return `tallies` in one order, without what the order of a sum does to its last digits."""
-    mean = [replace(one, mean_log_speedup=round(one.mean_log_speedup or 0, 9)) for one in tallies]
-    return sorted((replace(one, captured=round(one.captured, 9)) for one in mean), key=repr)
+    mean = [one._replace(mean_log_speedup=round(one.mean_log_speedup or 0, 9)) for one in tallies]
+    return sorted((one._replace(captured=round(one.captured, 9)) for one in mean), key=repr)
 
 
 def add_failures(counts: list[FailureCount]) -> Counter[tuple[object, ...]]:
@@ -70,6 +69,7 @@ def check_agreement(selection: Selection) -> None:
     recount = selection.change(as_of=FOREVER)
     assert settle_floats(read_tallies(selection)) == settle_floats(read_tallies(recount))
     assert add_failures(read_failures(selection)) == add_failures(read_failures(recount))
+    assert read_latest(selection) == read_latest(recount)
 
 
 class Rows(RuleBasedStateMachine):
