@@ -11,7 +11,7 @@ import typer
 from pydantic import BaseModel
 from rich.markup import escape
 
-from verifier import __version__, cli_certify, cli_record, cli_studies, cli_suite
+from verifier import __version__, cli_certify, cli_portal, cli_record, cli_studies, cli_suite
 from verifier.admission import AdmissionReport
 from verifier.bundle import BundleError, read_file
 from verifier.certificate import Certificate
@@ -50,6 +50,8 @@ app.command("portability")(cli_suite.check_portability)
 app.command("bench")(cli_studies.bench)
 app.command("certify")(cli_certify.certify)
 app.command("record")(cli_record.record)
+for verb in (cli_portal.submit, cli_portal.status, cli_portal.wait, cli_portal.reward):
+    app.command()(verb)
 cli_suite.app.command("house")(cli_record.write_house)
 task_app.command("new")(cli_suite.make_task)
 task_app.command("admit")(cli_certify.admit)
