@@ -15,7 +15,8 @@ from verifier.environment import EnvironmentSpecification
 
 PACKAGE = Path(__file__).resolve().parent
 SOLUTION_PATH = "/kq/solution.py"
-CANDIDATE_LIMITS = sandbox.Limits(memory=6 << 30)
+# A submission that keeps all processors busy must not slow down the baseline, nor the verification on the next GPU.
+CANDIDATE_LIMITS = sandbox.Limits(memory=6 << 30, niceness=10)
 # The submission's process answers with names and words, and with no data.
 ANSWER_BYTES = 4 << 20
 DEVICE_LIMITS = sandbox.Limits(memory=4 << 30, processes=64)

@@ -49,7 +49,10 @@ class VisibleGpu:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one boxed process tree may use. Sizes in bytes, times in seconds."""
+    """What one boxed process tree may use. Sizes in bytes, times in seconds.
+
+    With a niceness above 0, everything else on the host comes first when there are too few processors.
+    """
 
     memory: int = 3 << 30
     processes: int = 96
@@ -57,6 +60,7 @@ class Limits:
     scratch: int = 256 << 20
     cpu_seconds: int = 900
     open_files: int = 512
+    niceness: int = 0
     gpu: VisibleGpu | None = None
 
 
@@ -394,6 +398,8 @@ def start(
     information, information_inside = os.pipe()
     builder.finish(make_environment(variables), filter_descriptor, information_inside)
     limit = [
+        "/usr/bin/nice",
+        f"--adjustment={limits.niceness}",
         "/usr/bin/prlimit",
         "--core=0",
         f"--fsize={limits.file_size}",

@@ -29,7 +29,7 @@ from verifier.worker import Workers
 EXPLOITS, HONEST, FIXTURE_TASKS = "exploits", "honest", "fixture_tasks"
 
 _HEADER = re.compile(r"^# (task|expect|why|environments): (.+)$", re.MULTILINE)
-_EXPECT_IN = re.compile(r"^# expect in ([a-z0-9-]+): (\w+)$", re.MULTILINE)
+_EXPECT_IN = re.compile(r"^# expect in ([a-z0-9-]+): ([\w ]+)$", re.MULTILINE)
 _ALSO = re.compile(r"^# also: (\w+)$", re.MULTILINE)
 
 # What hangs is meant to hang: a shorter wait keeps the same verdict.
@@ -44,7 +44,8 @@ ACCEPTED = (Outcome.ACCEPTED, Outcome.PASSED, Outcome.BELOW_TARGET)
 class Fixture:
     """One submission and what must become of it; `expected` is empty for an honest one.
 
-    `environments` are those in which it makes sense, all when empty; `elsewhere` has codes that differ in some.
+    `also` are further codes that it must get. `environments` are those in which it makes sense, all when empty;
+    `elsewhere` has what differs in some: the code and those that it must also get there.
     """
 
     path: Path
@@ -52,7 +53,7 @@ class Fixture:
     expected: str
     also: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
-    elsewhere: tuple[tuple[str, str], ...] = ()
+    elsewhere: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def kind(self) -> Literal["exploit", "honest"]:
@@ -65,7 +66,11 @@ class Fixture:
 
     def expect(self, environment: str) -> str:
         """Return the primary code that it must get in an environment, or an empty text for an honest one."""
-        return dict(self.elsewhere).get(environment, self.expected)
+        return self.list_codes(environment)[0]
+
+    def list_codes(self, environment: str) -> tuple[str, ...]:
+        """Return all codes that it must get in an environment, the primary one first."""
+        return dict(self.elsewhere).get(environment, (self.expected, *self.also))
 
     def is_as_expected(self, verdict: Verdict) -> bool:
         """Return whether a verdict is the right one."""
@@ -73,7 +78,7 @@ class Fixture:
         if not expected:
             return verdict.outcome in ACCEPTED
         right = verdict.outcome in (Outcome.REJECTED, Outcome.BELOW_TARGET) and verdict.failures[0] == expected
-        return right and set(self.also) <= set(verdict.failures)
+        return right and set(self.list_codes(verdict.environment)) <= set(verdict.failures)
 
 
 def read_fixture(path: Path) -> Fixture:
@@ -91,7 +96,7 @@ def read_fixture(path: Path) -> Fixture:
         header.get("expect", ""),
         tuple(_ALSO.findall(text)),
         environments,
-        tuple(_EXPECT_IN.findall(text)),
+        tuple((environment, tuple(codes.split())) for environment, codes in _EXPECT_IN.findall(text)),
     )
 
 

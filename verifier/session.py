@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -71,12 +72,21 @@ class CallRecord:
     flags: dict[str, int] = field(default_factory=dict)
     uploaded: int = 0
     downloaded: int = 0
+    replaced: int = 0
     events: dict[str, int] = field(default_factory=dict)
     fault: str = ""
     uninterpretable: list[str] = field(default_factory=list)
     measured: Message = field(default_factory=dict)
     outside_milliseconds: float = 0.0
     whole_milliseconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """The kernels whose writes become noise in a call: their floats, and with `integers` these too."""
+
+    digests: Sequence[str] = ()
+    integers: bool = False
 
 
 @dataclass
@@ -339,7 +349,7 @@ class Session:
         expected: list[OutputType],
         *,
         mode: Mode = "checked",
-        ablate: list[str] | None = None,
+        ablate: Ablation | None = None,
         first: bool = False,
         read: bool = True,
     ) -> CallResult:
@@ -349,8 +359,9 @@ class Session:
         Raises CandidateFault.
         """
         started = time.perf_counter()
-        begin = {"do": "begin", "mode": mode, "hold": self.hold, "ablate": ablate or [], "noise": secrets.randbits(32)}
-        self.ask_device(begin)
+        ablation = ablate or Ablation()
+        noise = {"ablate": list(ablation.digests), "integers": ablation.integers, "noise": secrets.randbits(32)}
+        self.ask_device({"do": "begin", "mode": mode, "hold": self.hold, **noise})
         message = {"do": "call", "instance": instance, "inputs": [item.described for item in inputs]}
         try:
             asked = time.perf_counter()

@@ -23,7 +23,17 @@ from verifier.limits import ROUNDS
 from verifier.modules import TaskModules
 from verifier.oracle import Comparison, compare_all, fingerprint, has_same_bits
 from verifier.referee import Reference
-from verifier.session import CallRecord, CallResult, DeviceInput, KernelText, Mode, OutputType, Session, Tensors
+from verifier.session import (
+    Ablation,
+    CallRecord,
+    CallResult,
+    DeviceInput,
+    KernelText,
+    Mode,
+    OutputType,
+    Session,
+    Tensors,
+)
 from verifier.task import Task
 from verifier.verdict import Check, DistributionRecord, Evidence, FailureCode, Figure, TimingRecord
 
@@ -193,7 +203,7 @@ class Trial:
         return secrets.choice(hidden or [item.name for item in everything])
 
     def call(
-        self, sample: Sample, *, instance: int = 0, ablate: list[str] | None = None, first: bool = False
+        self, sample: Sample, *, instance: int = 0, ablate: Ablation | None = None, first: bool = False
     ) -> CallResult:
         """Run one call on a sample and compare it, unless it is ablated. Raises CandidateFault."""
         result = self.session.call(instance, sample.placed, self.output_types, ablate=ablate, first=first)

@@ -24,8 +24,8 @@ POINTERS = {
 STEPS = 1_000_000
 
 
-def lower(function: Any, arguments: dict[str, Any], constants: dict[str, Any]) -> str:
-    """Return the Triton IR of a function for the types of `arguments`."""
+def lower(function: Any, arguments: dict[str, Any], constants: dict[str, Any], *, inline: bool = True) -> str:
+    """Return the Triton IR of a function for the types of `arguments`, with or without calls in it."""
     signature = {
         name: POINTERS[value.dtype]
         if isinstance(value, torch.Tensor)
@@ -41,7 +41,7 @@ def lower(function: Any, arguments: dict[str, Any], constants: dict[str, Any]) -
     ir.load_dialects(context)
     backend.load_dialects(context)
     module = source.make_ir(options, backend.get_codegen_implementation(), context)
-    return str(backend.make_ttir(module, {}, options))
+    return str(backend.make_ttir(module, {}, options)) if inline else str(module)
 
 
 def run(

@@ -155,8 +155,14 @@ def at_indices(p, y, n, zero, BLOCK: tl.constexpr):
 
 
 def find(kernel: object, memory: torch.Tensor, own: tuple[int, ...] = (0, 1), width: int = 32) -> list[int]:
-    text = lower(kernel, {"p": memory, "y": FLOATS, "n": 4, "zero": 0}, {"BLOCK": 64})
-    return find_parts(text, own, width)
+    """Return the parts that are found, the same whether or not functions are still called in the text."""
+    texts = [
+        lower(kernel, {"p": memory, "y": FLOATS, "n": 4, "zero": 0}, {"BLOCK": 64}, inline=inline)
+        for inline in (True, False)
+    ]
+    found, in_calls = (find_parts(text, own, width) for text in texts)
+    assert found == in_calls
+    return found
 
 
 @pytest.mark.parametrize(
@@ -239,6 +245,29 @@ def test_the_width_of_a_result(rest: str, width: int) -> None:
 )
 def test_any_text_is_read(text: str) -> None:
     assert find_parts(text, {0}, 32) == []
+
+
+NAMED = """module {
+  tt.func public @half(%words: !tt.ptr<i32> loc("words"(#loc)), %y: !tt.ptr<f32> loc("y"(#loc))) attributes {noinline = false} {
+    %0 = tt.load %words : !tt.ptr<i32> loc(#loc)
+    %1 = tt.call @"a.b.take(1)"(%0) : (i32) -> i32 loc(#loc)
+    %2 = arith.sitofp %1 : i32 to f32 loc(#loc)
+    tt.store %y, %2 : !tt.ptr<f32> loc(#loc)
+    tt.return loc(#loc)
+  } loc(#loc)
+  tt.func private @"a.b.take(1)"(%word: i32 loc("word"(#loc))) -> i32 attributes {noinline = false} {
+    %c16_i32 = arith.constant 16 : i32 loc(#loc)
+    %0 = arith.shrui %word, %c16_i32 : i32 loc(#loc)
+    tt.return %0 : i32 loc(#loc)
+  } loc(#loc)
+} loc(#loc)
+"""
+
+
+@pytest.mark.parametrize(("own", "parts"), [({0, 1}, [16]), ({1}, [])])
+def test_parameters_and_functions_may_have_any_name(own: set[int], parts: list[int]) -> None:
+    """Triton 3.6 names parameters as the source does, and quotes the names of some functions."""
+    assert find_parts(NAMED, own, 32) == parts
 
 
 @triton.jit

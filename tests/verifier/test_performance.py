@@ -184,7 +184,7 @@ class StandInSession:
         expected: list[OutputType],
         *,
         mode: Mode = "checked",
-        ablate: list[str] | None = None,
+        ablate: object = None,
         first: bool = False,
         read: bool = True,
     ) -> CallResult:

@@ -43,7 +43,7 @@ def test_a_header_says_what_a_fixture_is(tmp_path: Path) -> None:
         "honest",
         "all_of_it",
         "# environments: h200 l40s",
-        "# expect in h200: TIMING_SIDESTEP",
+        "# expect in h200: TIMING_SIDESTEP STALE_CONSTANT",
         "# expect in l40s: PERF_BELOW_FLOOR",
         "# also: STALE_CONSTANT",
         "# also: CORR_VALUE",
@@ -54,14 +54,23 @@ def test_a_header_says_what_a_fixture_is(tmp_path: Path) -> None:
         expected="",
         also=("STALE_CONSTANT", "CORR_VALUE"),
         environments=("h200", "l40s"),
-        elsewhere=(("h200", "TIMING_SIDESTEP"), ("l40s", "PERF_BELOW_FLOOR")),
+        elsewhere=(("h200", ("TIMING_SIDESTEP", "STALE_CONSTANT")), ("l40s", ("PERF_BELOW_FLOOR",))),
     )
 
 
 def test_an_environment_may_expect_another_code(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, "l1-09", "CORR_VALUE", elsewhere=(("h200", "TIMING_SIDESTEP"),))
+    fixture = Fixture(tmp_path, "l1-09", "CORR_VALUE", elsewhere=(("h200", ("TIMING_SIDESTEP",)),))
     assert fixture.expect("h200") == "TIMING_SIDESTEP"
     assert fixture.expect("l40s") == fixture.expect("cpu-interpreter") == "CORR_VALUE"
+
+
+def test_an_environment_may_expect_other_codes_beside_the_first(tmp_path: Path) -> None:
+    elsewhere = (("h200", ("TIMING_SIDESTEP", "CORR_VALUE")),)
+    fixture = Fixture(tmp_path, "l1-09", "CORR_VALUE", also=("STALE_CONSTANT",), elsewhere=elsewhere)
+    timing, value = FailureCode.TIMING_SIDESTEP, FailureCode.CORR_VALUE
+    assert fixture.is_as_expected(make_verdict(Outcome.REJECTED, timing, value))
+    assert not fixture.is_as_expected(make_verdict(Outcome.REJECTED, timing))
+    assert not fixture.is_as_expected(make_verdict(Outcome.REJECTED, value, environment="l40s"))
 
 
 def test_fixtures_are_listed_where_they_make_sense(tmp_path: Path) -> None:
@@ -91,7 +100,7 @@ def test_every_fixture_on_disk_names_known_environments_and_codes() -> None:
     for fixture in list_fixtures(TESTS):
         for slug in (*fixture.environments, *(slug for slug, _ in fixture.elsewhere)):
             assert load_environment(slug).slug == slug
-        codes = {fixture.expected, *fixture.also, *(code for _, code in fixture.elsewhere)} - {""}
+        codes = {fixture.expected, *fixture.also, *(code for _, codes in fixture.elsewhere for code in codes)} - {""}
         assert codes <= set(FailureCode), fixture.path
 
 
@@ -144,7 +153,7 @@ def test_an_exploit_must_get_its_code_first_and_its_others_too(
 
 
 def test_the_code_of_the_verdicts_environment_counts(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, "l1-09", "CORR_VALUE", elsewhere=(("h200", "TIMING_SIDESTEP"),))
+    fixture = Fixture(tmp_path, "l1-09", "CORR_VALUE", elsewhere=(("h200", ("TIMING_SIDESTEP",)),))
     sidestepped = (Outcome.REJECTED, FailureCode.TIMING_SIDESTEP)
     assert fixture.is_as_expected(make_verdict(*sidestepped, environment="h200"))
     assert not fixture.is_as_expected(make_verdict(*sidestepped, environment="cpu-interpreter"))
@@ -173,7 +182,7 @@ def test_only_what_timing_can_show_is_timed(expected: str, rounds: int, tmp_path
 
 
 def test_a_fixture_is_timed_where_its_code_asks_for_it(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, "l1-09", "CORR_VALUE", elsewhere=(("h200", "TIMING_SIDESTEP"),))
+    fixture = Fixture(tmp_path, "l1-09", "CORR_VALUE", elsewhere=(("h200", ("TIMING_SIDESTEP",)),))
     assert make_plan(fixture, GPU, None).rounds == 1
     plan = make_plan(fixture, CPU, None)
     assert (plan.rounds, plan.limits) == (0, SHORT_LIMITS)

@@ -65,6 +65,7 @@ class Record:
     flags: Counter[str] = field(default_factory=Counter)
     uploaded: int = 0
     downloaded: int = 0
+    replaced: int = 0
 
 
 class Device(ABC):
@@ -78,6 +79,7 @@ class Device(ABC):
         self.launched: set[str] = set()
         self.record = Record()
         self.ablated: set[str] = set()
+        self.ablate_integers = False
         self.poison: int | None = 0
         self.fault = ""
         self.uninterpretable: list[str] = []
@@ -111,7 +113,7 @@ class Device(ABC):
 
     @abstractmethod
     def run(self, loaded: Loaded, grid: Grid, arguments: Sequence[Any], usage: Usage) -> None:
-        """Run a kernel, and replace what it wrote by noise when it is ablated. Raises IllegalAccess or NotInterpretable."""
+        """Run a kernel, and replace what it wrote by noise when it is ablated: floats, and integers when asked. Raises IllegalAccess or NotInterpretable."""
 
     @abstractmethod
     def reseed(self, seed: int) -> None:

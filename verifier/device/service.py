@@ -254,7 +254,7 @@ class JudgeService:
         device.words.begin()
         device.record, device.open = Record(), True
         device.poison = self.mark if self.mode == "checked" else None
-        device.ablated = set(message.get("ablate", ()))
+        device.ablated, device.ablate_integers = set(message.get("ablate", ())), message.get("integers", False)
         if device.ablated:
             device.reseed(message["noise"])
         device.begin(self.mode, message.get("hold", 0.0))
@@ -288,6 +288,7 @@ class JudgeService:
             "flags": dict(record.flags),
             "uploaded": record.uploaded,
             "downloaded": record.downloaded,
+            "replaced": record.replaced,
             "events": dict(self.device.events),
             "fault": self.device.fault,
             "uninterpretable": self.device.uninterpretable[:20],

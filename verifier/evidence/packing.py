@@ -8,6 +8,7 @@ all bits of its operands.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection
 from typing import NamedTuple
@@ -24,8 +25,9 @@ _LOCATION = re.compile(r" loc\(.*$")
 _CARRIED = re.compile(r"(%[\w$.\-]+) = (%[\w$.\-]+(?:#\d+)?)")
 _CONSTANT = re.compile(r"arith\.constant (?:dense<)?(-?\d+)>? :")
 _INTEGER = re.compile(r"(?:(?<=x)|(?<![a-z]))i(\d+)\b")
+_SYMBOL = re.compile(r'@"((?:[^"\\]|\\.)*)"')
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
-_PARAMETER = re.compile(r"(%arg\d+):")
+_PARAMETER = re.compile(r"(%[\w$.\-]+): ")
 _POINTEE = re.compile(r"!tt\.(?:ptr|tensordesc)<(?:tensor<)?(?:\d+x)*(b?[if])(\d+)\b")
 _FLOAT = re.compile(r"^\s*(?:tensor<(?:\d+x)*)?b?f\d+")
 _CALLEE = re.compile(r"@([\w$.\-]+)\(")
@@ -76,7 +78,8 @@ class Reader:
     def __init__(self, text: str, own: Collection[int]) -> None:
         """Read IR whose public function's parameters at the places `own` reach the submission's own memory."""
         self.lines = [
-            _QUOTED.sub("", line) if _FUNCTION.match(line) else _LOCATION.sub("", line) for line in text.splitlines()
+            _QUOTED.sub("", line) if _FUNCTION.match(line) else _LOCATION.sub("", line)
+            for line in _SYMBOL.sub(name_symbol, text).splitlines()
         ]
         self.own = own
         self.own_parameters: set[str] = set()
@@ -116,8 +119,8 @@ class Reader:
     def enter(self, name: str, *, public: bool, signature: str) -> None:
         """Start a function."""
         self.function, self.regions = name, {}
-        parameters = _PARAMETER.findall(signature)
-        self.values = {parameter: f"{name}{parameter}" for parameter in parameters}
+        # By their places: Triton 3.1 calls them %arg0 and so on, later versions as the source does.
+        self.values = {parameter: f"{name}%{place}" for place, parameter in enumerate(_PARAMETER.findall(signature))}
         for place, key in enumerate(self.values.values() if public else ()):
             self.facts.setdefault(key, Fact(None, frozenset({key})))
             if place in self.own:
@@ -188,7 +191,7 @@ class Reader:
         found = _CALLEE.search(rest)
         callee = found[1] if found else ""
         for place, fact in enumerate(known):
-            self.learn(f"{callee}%arg{place}", fact)
+            self.learn(f"{callee}%{place}", fact)
         for place, name in enumerate(results):
             self.learn(self.define(name), self.facts.get(f"{callee}:{place}", NOTHING))
 
@@ -226,6 +229,11 @@ class Reader:
         bits = [fact.bits for fact in known if fact.bits is not None]
         if keys and bits and operation in _CONVERSIONS and makes_floats(operation, rest):
             self.parts[keys[0]] = max(bits)
+
+
+def name_symbol(quoted: re.Match[str]) -> str:
+    """Return a function's quoted name as a plain one, another for each."""
+    return f"@quoted_{hashlib.sha256(quoted[1].encode()).hexdigest()[:16]}"
 
 
 def makes_floats(operation: str, rest: str) -> bool:

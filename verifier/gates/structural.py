@@ -20,7 +20,7 @@ from verifier.limits import (
     PROFILED_SLOWDOWN,
 )
 from verifier.oracle import compare_all
-from verifier.session import CallRecord, KernelText
+from verifier.session import Ablation, CallRecord, KernelText
 from verifier.task import Tolerance
 from verifier.trial import Sample, Trial, check, check_absent
 from verifier.verdict import ActivityRecord, Check, FailureCode, Gate, KernelRecord, LibraryRecord
@@ -158,7 +158,10 @@ class StructuralGate:
         return min(shares)
 
     def check_ablation(self, trial: Trial, own: set[str], shares: dict[str, float]) -> list[Check]:
-        """Replace what own kernels write by finite noise: all of them together, then one by one."""
+        """Replace what own kernels write by finite noise: all of them together, then one by one.
+
+        Floats come first: integers may be places that have to agree with each other, and noise in them ends the device.
+        """
         label = "replacing what own kernels write by noise changes the result"
         if not trial.session.alive or trial.nominal is None:
             return [check("ablation", label, passed=None, detail="the process had ended; ablation was not possible")]
@@ -168,9 +171,14 @@ class StructuralGate:
             base = called.outputs
             # This sample's kernels: a file may choose, or specialise, by its data.
             used = [digest for digest in called.record.kernels if digest in own]
-            together = self.ablate(trial, sample, base, used)
+            together, _ = self.ablate(trial, sample, base, Ablation(used))
+            integers = together < MINIMUM_ABLATION_SHARE
+            if integers:
+                together, _ = self.ablate(trial, sample, base, Ablation(used, integers))
             for digest in used:
-                shares[digest] = together if len(used) == 1 else self.ablate(trial, sample, base, [digest])
+                share, replaced = self.ablate(trial, sample, base, Ablation([digest], integers))
+                if replaced:
+                    shares[digest] = share
         except CandidateFault as fault:
             trial.faults.append(fault)
             return [check("ablation", label, passed=False, code=fault.code, observed=fault.message[:300])]
@@ -189,18 +197,19 @@ class StructuralGate:
         ]
 
     @staticmethod
-    def ablate(trial: Trial, sample: Sample, base: list[torch.Tensor], digests: list[str]) -> float:
-        """Return the share of output elements that leave the error budget, of all or of those that are not zero.
+    def ablate(trial: Trial, sample: Sample, base: list[torch.Tensor], ablation: Ablation) -> tuple[float, bool]:
+        """Return the share of output elements that leave the error budget, and whether any noise was put anywhere.
 
-        A call that fails counts as 1.
+        The share is of all elements or of those that are not zero. A call that fails counts as 1.
         """
         try:
-            result = trial.call(sample, ablate=digests)
+            result = trial.call(sample, ablate=ablation)
         except CandidateFault:
             if not trial.session.alive:
                 raise
-            return 1.0
-        return measure_change(result.outputs, base, trial.task.specification.tolerance)
+            return 1.0, True
+        changed = measure_change(result.outputs, base, trial.task.specification.tolerance)
+        return changed, result.record.replaced > 0
 
     @staticmethod
     def record_evidence(

@@ -87,11 +87,12 @@ class GpuDevice(Device):
             with self.profiler.label(f"own {loaded.digest}"):
                 kernel.launch(grid, arguments, stream)
             return
-        targets = noise.find_targets(kernel.arguments, arguments, self.find_storage)
+        found = noise.find_targets(kernel.arguments, arguments, self.find_storage)
+        targets = [target for target in found if self.ablate_integers or target.is_floating_point()]
         before = [target.clone() for target in targets]
         kernel.launch(grid, arguments, stream)
         for target, old in zip(targets, before, strict=True):
-            noise.replace_changes(target, old, self.generator)
+            self.record.replaced += noise.replace_changes(target, old, self.generator)
 
     def find_storage(self, address: int) -> noise.Storage | None:
         """Return the allocation that holds an address, or None."""

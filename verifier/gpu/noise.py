@@ -57,25 +57,29 @@ def view_as(content: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return content[:whole].view(known)
 
 
-def replace_changes(target: torch.Tensor, before: torch.Tensor, generator: torch.Generator) -> None:
-    """Put noise wherever `target` no longer holds the bits of `before`; integers are shuffled, so that they stay valid."""
-    for part, old in zip(target.split(SLICE), before.split(SLICE), strict=True):
-        replace_part(part, old, generator)
+def replace_changes(target: torch.Tensor, before: torch.Tensor, generator: torch.Generator) -> int:
+    """Put noise wherever `target` no longer holds the bits of `before`, and return into how many elements.
+
+    Integers are shuffled, so that each stays valid.
+    """
+    slices = zip(target.split(SLICE), before.split(SLICE), strict=True)
+    return sum(replace_part(part, old, generator) for part, old in slices)
 
 
-def replace_part(target: torch.Tensor, before: torch.Tensor, generator: torch.Generator) -> None:
+def replace_part(target: torch.Tensor, before: torch.Tensor, generator: torch.Generator) -> int:
     """Put noise into one slice: its temporaries take several times its memory."""
     plain = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[target.element_size()]
     places = (target.view(plain) != before.view(plain)).nonzero().reshape(-1)
     if not places.numel():
-        return
+        return 0
     values = target[places]
     if not target.is_floating_point():
         target[places] = values[torch.randperm(places.numel(), generator=generator, device=target.device)]
-        return
+        return places.numel()
     finite = values[torch.isfinite(values)].double()
     spread = max(1.0, float(finite.std(correction=0))) if finite.numel() else 1.0
     noise = torch.randn(places.numel(), generator=generator, device=target.device).double() * spread
     noise += 1.0 + float(torch.rand((), generator=generator, device=target.device))
     largest = torch.finfo(target.dtype).max / 2
     target[places] = noise.clamp(-largest, largest).to(target.dtype)
+    return places.numel()

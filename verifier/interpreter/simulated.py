@@ -72,13 +72,16 @@ class SimulatedDevice(Device):
             self.replace_with_noise(touched)
 
     def replace_with_noise(self, touched: Touched) -> None:
-        """Put finite noise where a launch wrote; integers are shuffled so that they stay valid indices."""
+        """Put finite noise where a launch wrote; integers are shuffled, so that each stays a valid index."""
         for base, parts in touched.writes.items():
             for element, indices in parts:
                 stored: np.dtype[Any] = np.dtype(STORED_DTYPES[element])
                 flat = self.memory.flat(base)
                 view = flat[: flat.nbytes // stored.itemsize * stored.itemsize].view(stored)
                 places = np.unique(indices)
+                if element not in FLOATS and not self.ablate_integers:
+                    continue
+                self.record.replaced += places.size
                 if element not in FLOATS:
                     view[places] = self.noise.permutation(view[places])
                     continue
