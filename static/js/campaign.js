@@ -155,7 +155,7 @@
     event.preventDefault();
     drop.classList.remove("drop--over");
     const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry()).filter(Boolean);
-    const found = [];
+    const found = entries.length ? [] : [...event.dataTransfer.files].map((file) => ({ name: file.name, file }));
     for (const entry of entries) await walk(entry, "", found);
     start(found);
   };
