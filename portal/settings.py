@@ -47,6 +47,8 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
+    # allauth's list of passkeys says with it when each was used.
+    "django.contrib.humanize",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "allauth",
@@ -240,7 +242,11 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
-    "ENUM_NAME_OVERRIDES": {"OutcomeEnum": "verifier.verdict.Outcome"},
+    "ENUM_NAME_OVERRIDES": {
+        "CampaignStateEnum": "portal.campaigns.models.Campaign.State",
+        "OutcomeEnum": "verifier.verdict.Outcome",
+        "RunStateEnum": "portal.runs.states.State",
+    },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "portal.api.schema.add_errors",

@@ -371,6 +371,11 @@ class TestPages:
             assert "<script>alert" not in page, path
             assert "<img src=x" not in page, path
 
+    def test_a_run_alike_that_still_waits_is_not_offered(self, rejected: Run, submit: Submit, visit: Visit) -> None:
+        waiting = submit()
+        page = visit("staff").get(f"/review/{rejected.public_id}/").content.decode()
+        assert str(waiting.public_id) not in page
+
     def test_two_runs_stand_side_by_side(self, submit: Submit, finish: Finish, visit: Visit) -> None:
         left = finish(submit(source="a = 1\nb = 2\n"), reject)
         right = finish(submit(source="a = 1\nb = 3\n"))
