@@ -27,7 +27,7 @@ def generate(distribution: str, dims: Mapping[str, int], generator: torch.Genera
             length = math.sqrt(DIRECTION_SCORE * math.sqrt(features))
             x = 0.3 * x + draw_uniform((batch, tokens, 1), 0.5, 2.0, generator) * length * direction
         case "large-norm-outliers":
-            x[:, draw_permutation(tokens, generator)[: max(1, tokens // 100)]] *= 8.0
+            x[:, draw_permutation(tokens, generator)[: max(1, tokens // 100)]] *= 6.0
         case "clustered":
             prototypes = draw_gaussian((min(LARGEST_PROTOTYPES, tokens // 4), features), generator)
             choice = draw_integers(0, len(prototypes), batch * tokens, generator)

@@ -51,13 +51,13 @@ def _convolve_edges(x: torch.Tensor, state: State, name: str, neighbours: int) -
     weight = state[f"{name}.linear.weight"]
     of_difference, of_centre = weight.chunk(2, dim=1)
     near, own = x @ of_difference.T, x @ (of_centre - of_difference).T
+    distance = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist").square()
+    radius = distance.kthvalue(neighbours, dim=1, keepdim=True).values.clamp(min=SMALLEST_RADIUS)
+    taper = (1.0 - distance / radius).clamp(min=0.0)
     results = []
-    for rows in torch.arange(len(x), device=x.device).split(ROWS_AT_ONCE):
-        distance = sum((x[rows, None, channel] - x[None, :, channel]).square() for channel in range(x.shape[1]))
-        radius = distance.kthvalue(neighbours, dim=1, keepdim=True).values.clamp(min=SMALLEST_RADIUS)
-        taper = (1.0 - distance / radius).clamp(min=0.0)
-        edge = _normalise(near.unsqueeze(0) + own[rows].unsqueeze(1), state, f"{name}.norm").clamp(min=0.0)
-        results.append((taper.unsqueeze(-1) * edge).amax(dim=1))
+    for weights, centres in zip(taper.split(ROWS_AT_ONCE), own.split(ROWS_AT_ONCE), strict=True):
+        edge = _normalise(near.unsqueeze(0) + centres.unsqueeze(1), state, f"{name}.norm").clamp(min=0.0)
+        results.append((weights.unsqueeze(-1) * edge).amax(dim=1))
     return torch.cat(results)
 
 

@@ -18,7 +18,7 @@ from verifier.inputs import (
 EPSILON = 1e-5
 NEGATIVE_SLOPE = 0.2
 # Features are larger in a narrow model, whose logits are sums of fewer terms.
-LARGEST_FEATURE_TIMES_WIDTH = 5000.0
+LARGEST_FEATURE_TIMES_WIDTH = 7000.0
 ZERO_SHARE = 0.95
 
 State = Mapping[str, torch.Tensor]
