@@ -214,9 +214,17 @@ CSRF_COOKIE_HTTPONLY = True
 if env.bool("PORTAL_HTTPS", default=False):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_SSL_REDIRECT = True
+    # Whoever looks whether the host is alive does so from inside, without the proxy.
+    SECURE_REDIRECT_EXEMPT = [r"^healthz/"]
     SECURE_HSTS_SECONDS = 365 * 24 * 3600
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = env.bool("PORTAL_HSTS_SUBDOMAINS", default=True)
     SESSION_COOKIE_SECURE = True
     CSRF_COOKIE_SECURE = True
+    # Browsers take cookies of these names over https alone, for this very host and all of it.
+    SESSION_COOKIE_NAME = "__Host-session"
+    CSRF_COOKIE_NAME = "__Host-csrf"
+# Whether browsers ship with the whole domain on their list is for its owner to say, and hard to take back.
+SILENCED_SYSTEM_CHECKS = ["security.W021"]
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
@@ -228,9 +236,13 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_THROTTLE_CLASSES": ["portal.api.limits.VisitorLimit", "portal.api.limits.MemberLimit"],
-    "DEFAULT_THROTTLE_RATES": env.dict(
-        "PORTAL_API_RATES", default={"visitor": "120/min", "member": "600/min", "submission": "600/hour"}
-    ),
+    "DEFAULT_THROTTLE_RATES": {
+        "visitor": "120/min",
+        "member": "600/min",
+        "submission": "600/hour",
+        "refusal": "30/min",
+        **env.dict("PORTAL_API_RATES", default={}),
+    },
     "EXCEPTION_HANDLER": "portal.api.problems.answer_error",
     "UNICODE_JSON": True,
 }

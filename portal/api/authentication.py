@@ -1,16 +1,17 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import AuthenticationFailed, Throttled
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from portal.accounts.middleware import lacks_second_factor
 from portal.accounts.models import ApiToken, User
 from portal.accounts.tokens import TokenRefused, find_token
+from portal.api.limits import RefusalLimit
 
 if TYPE_CHECKING:
     # Its module imports this one.
@@ -32,6 +33,9 @@ class TokenAuthentication(BaseAuthentication):
         try:
             token = find_token(words[1].decode("latin-1"))
         except TokenRefused as refusal:
+            limit = RefusalLimit()
+            if not limit.allow_request(request, cast("APIView", self)):
+                raise Throttled(limit.wait(), "Too many tokens that open nothing came from your address.") from refusal
             raise AuthenticationFailed(str(refusal)) from refusal
         if lacks_second_factor(token.user):
             raise AuthenticationFailed("Reviewers need a second factor. Set one up on your account page.")

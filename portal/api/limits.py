@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from rest_framework.request import Request
-from rest_framework.throttling import AnonRateThrottle, UserRateThrottle
+from rest_framework.throttling import AnonRateThrottle, SimpleRateThrottle, UserRateThrottle
 
 from portal.review.middleware import find_address
 
@@ -20,6 +20,16 @@ class MemberLimit(UserRateThrottle):
     """How often somebody with an account may ask."""
 
     scope = "member"
+
+
+class RefusalLimit(SimpleRateThrottle):
+    """How often tokens that open nothing may be shown from one address."""
+
+    scope = "refusal"
+
+    def get_cache_key(self, request: Request, view: object) -> str:  # noqa: ARG002  the framework calls it so
+        """Return by what they are counted."""
+        return self.cache_format % {"scope": self.scope, "ident": find_address(request._request)}  # noqa: SLF001  as above
 
 
 class SubmissionLimit(UserRateThrottle):
