@@ -1,6 +1,6 @@
 # `make` prints the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test conscience test-postgres load lint types migrations format lock upgrade clean
+.PHONY: help setup demo test conscience test-postgres load audit lint types migrations format lock upgrade clean
 
 PYTHON ?= python3
 BOOTSTRAP := $(PYTHON) -I portal/ops/bootstrap.py
@@ -27,6 +27,9 @@ test-postgres: setup ## Run the portal's tests on a throw-away PostgreSQL
 load: setup ## Measure how long 20 readers wait for the board (PostgreSQL, 120,000 runs; about 4 minutes)
 	@$(BIN)/python -m tests.load
 
+audit: setup ## Ask a public database for known faults of the pinned packages (needs a network)
+	@$(BIN)/python -m portal.ops.audit
+
 setup: ## Make .venv with everything for development
 	@$(BOOTSTRAP) dev
 
@@ -49,6 +52,8 @@ lock: ## Write the locks from pyproject.toml (needs uv)
 	@$(COMPILE) $(LOCK_OPTIONS) --extra verifier -c requirements/dev.txt -o requirements/demo.txt
 	@$(COMPILE) $(LOCK_OPTIONS) -c requirements/dev.txt -o requirements/web.txt
 	@$(COMPILE) $(LOCK_OPTIONS) --extra h200 -c requirements/web.txt -o requirements/h200.txt
+	@echo pip-audit | uv pip compile - --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--custom-compile-command "make lock" $(LOCK_OPTIONS) -o requirements/audit.txt
 
 upgrade: ## Write the locks with the newest versions that pyproject.toml allows
 	@$(MAKE) --no-print-directory lock LOCK_OPTIONS=--upgrade
