@@ -165,7 +165,7 @@ INVITATION_DAYS = 7
 # Where people reach the portal; links in mail begin with it.
 PUBLIC_ADDRESS = env.str("PORTAL_ADDRESS", default="http://127.0.0.1:8000").rstrip("/")
 # Without a mail server, mail lies in files where the administrator can read it.
-vars().update(env.email_url("PORTAL_EMAIL_URL", default=f"filemail://{VAR_DIR / 'mail'}"))
+vars().update(env.email_url("PORTAL_EMAIL_URL", default=f"filemail:///{VAR_DIR / 'mail'}"))
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.str("PORTAL_FROM_EMAIL", default="KernelQuest <kernelquest@localhost>")
 SERVER_EMAIL = DEFAULT_FROM_EMAIL

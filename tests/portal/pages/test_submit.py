@@ -188,8 +188,11 @@ def test_without_a_system_it_says_what_to_do(visit: Visit, task: Task) -> None:
     assert "You are in no team with a system yet" in visit("charlie").get("/submit/").content.decode()
 
 
-def test_staff_may_submit_for_any_system(visit: Visit, task: Task, system: System) -> None:
-    assert Post(visit("staff"), task, system)().status_code == 302
+@pytest.mark.parametrize(("role", "status"), [("admin", 302), ("staff", 400)])
+def test_administrators_submit_for_any_system_and_reviewers_do_not(
+    visit: Visit, task: Task, system: System, role: str, status: int
+) -> None:
+    assert Post(visit(role), task, system)().status_code == status
 
 
 def test_a_form_from_elsewhere_is_refused(people: People, task: Task, system: System) -> None:
