@@ -4,8 +4,8 @@
 Strategy: a step is bound by memory, so every byte of weights, bounds and kept pages is read once, by enough programs to
 keep the whole memory busy. The linear layers have four rows: a program streams some rows of the weights past them, on
 tensor cores whose other rows stay empty; where there are too few rows of weights, it takes a half of each, and the
-kernel that reads the result adds the halves in fp32. Bounds are computed page by page; a page's place among the kept ones
-is the number of pages with a larger bound, which needs no sorting and no waiting. Attention then walks the list of pages
+kernel that reads the result adds the halves in fp32. Bounds are computed page by page; the smallest bound that is kept is
+found bit by bit, by counting the bounds that reach it, which needs no sorting. Attention then walks the list of pages
 where they lie, several programs a head, and one more kernel merges their parts with the new token's own key and value.
 """
 
@@ -148,19 +148,25 @@ def bound_pages(
 
 
 @triton.jit
-def rank_pages(bound_pointer, kept_pointer, pages, kept, PAGES: tl.constexpr, OTHERS: tl.constexpr):
-    head = tl.program_id(1).to(tl.int64)
-    bound_pointer += head * pages
-    page = tl.program_id(0) * PAGES + tl.arange(0, PAGES)
-    bound = tl.load(bound_pointer + page, mask=page < pages, other=-float("inf"))
-    rank = tl.zeros((PAGES,), tl.int32)
-    for first in range(0, pages, OTHERS):
-        other = first + tl.arange(0, OTHERS)
-        rival = tl.load(bound_pointer + other, mask=other < pages, other=-float("inf"))
-        ahead = rival[None, :] > bound[:, None]
-        ahead |= (rival[None, :] == bound[:, None]) & (other[None, :] < page[:, None])
-        rank += tl.sum(ahead.to(tl.int32), axis=1)
-    tl.store(kept_pointer + head * kept + rank, page, mask=(rank < kept) & (page < pages))
+def keep_pages(bound_pointer, kept_pointer, pages, kept, PAGES: tl.constexpr):
+    """List the pages with the largest bounds in their order; of equal bounds the first ones."""
+    head = tl.program_id(0).to(tl.int64)
+    page = tl.arange(0, PAGES)
+    bound = tl.load(bound_pointer + head * pages + page, mask=page < pages, other=-float("inf"))
+    # Integers in the order of the bounds; a negative zero is equal to zero.
+    bits = (bound + 0.0).to(tl.int32, bitcast=True)
+    key = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    # The largest threshold that enough pages reach, bit by bit.
+    threshold = tl.where(tl.sum((key >= 0).to(tl.int32), axis=0) >= kept, 0, -2147483648)
+    for step in range(31):
+        raised = threshold | (1 << (30 - step))
+        threshold = tl.where(tl.sum((key >= raised).to(tl.int32), axis=0) >= kept, raised, threshold)
+    above = key > threshold
+    equal = key == threshold
+    wanted = kept - tl.sum(above.to(tl.int32), axis=0)
+    chosen = above | (equal & (tl.cumsum(equal.to(tl.int32), axis=0) <= wanted))
+    place = tl.cumsum(chosen.to(tl.int32), axis=0) - 1
+    tl.store(kept_pointer + head * kept + place, page, mask=chosen & (page < pages))
 
 
 @triton.jit
@@ -184,15 +190,15 @@ def attend_pages(
         inside = (slot < (part + 1) * PART) & (slot < kept * PAGE)
         page = tl.load(kept_pointer + head * kept + slot // PAGE, mask=inside, other=0)
         place = (page * PAGE + slot % PAGE)[:, None] * (2 * HALF)
-        k = tl.load(k_pointer + place + half[None, :], mask=inside[:, None], other=0.0)
-        logits = tl.sum(k.to(tl.float32) * left[None, :], axis=1)
-        k = tl.load(k_pointer + place + HALF + half[None, :], mask=inside[:, None], other=0.0)
-        logits += tl.sum(k.to(tl.float32) * right[None, :], axis=1)
+        # All loads before any sum, so that they are under way together.
+        k_left = tl.load(k_pointer + place + half[None, :], mask=inside[:, None], other=0.0)
+        k_right = tl.load(k_pointer + place + HALF + half[None, :], mask=inside[:, None], other=0.0)
+        v = tl.load(v_pointer + place + channel[None, :], mask=inside[:, None], other=0.0)
+        logits = tl.sum(k_left.to(tl.float32) * left[None, :] + k_right.to(tl.float32) * right[None, :], axis=1)
         logits = tl.where(inside, logits * scale, -float("inf"))
         raised = tl.maximum(largest, tl.max(logits, axis=0))
         weights = tl.exp2(logits - raised)
         shrink = tl.exp2(largest - raised)
-        v = tl.load(v_pointer + place + channel[None, :], mask=inside[:, None], other=0.0)
         attended = attended * shrink + tl.sum(weights[:, None] * v.to(tl.float32), axis=0)
         total = total * shrink + tl.sum(weights, axis=0)
         largest = raised
@@ -266,15 +272,15 @@ class PagedAttention(nn.Module):
         self.output = Projection(width, width)
 
     def choose(self, q: torch.Tensor, kmin: torch.Tensor, kmax: torch.Tensor, tokens: int) -> torch.Tensor:
-        """Return the kept pages [batch * heads, kept], those with the largest bounds first."""
+        """Return the kept pages [batch * heads, kept]: those with the largest bounds."""
         batch, heads, pages, size = kmin.shape
         bounds = q.new_empty(batch * heads, pages, dtype=torch.float32)
         kept = q.new_empty(batch * heads, self.kept, dtype=torch.int32)
         bound_pages[(triton.cdiv(pages, 32), batch * heads)](
             q, kmin, kmax, bounds, pages, float(tokens), HALF=size // 2, PAGES=32, num_warps=4
         )
-        rank_pages[(triton.cdiv(pages, 128), batch * heads)](
-            bounds, kept, pages, self.kept, PAGES=128, OTHERS=32, num_warps=4
+        keep_pages[(batch * heads,)](
+            bounds, kept, pages, self.kept, PAGES=triton.next_power_of_2(pages), num_warps=4
         )
         return kept
 
@@ -296,7 +302,7 @@ class PagedAttention(nn.Module):
         largest, total = x.new_empty(2, rows, parts, dtype=torch.float32)
         attend_pages[(parts, rows)](
             q, k, v, kept, partial, largest, total, tokens, self.kept, float(tokens), scale,
-            PAGE=page, HALF=size // 2, TOKENS=32, PART=length, num_warps=4, num_stages=3,
+            PAGE=page, HALF=size // 2, TOKENS=32, PART=length, num_warps=4, num_stages=2,
         )  # fmt: skip
         attended = torch.empty_like(x)
         merge_parts[(rows,)](

@@ -3,10 +3,10 @@
 
 Strategy: nine tenths of the arithmetic are plain products, which stay with cuBLAS; each adds its result to the
 residual stream in place. What PyTorch loses is the recurrence: convolution, two block-diagonal products, the decay and
-eleven doubling steps over fp32 tensors. Here it takes two kernels. The first convolves a tile of tokens while it loads
-it, multiplies it by both gate matrices on tensor cores, forms decay and increment in registers, and scans the tile with
-a zero state at its start; it stores the state and the product of decays in fp16, and the values at the tile's end in
-fp32. The second combines the ends of all earlier tiles into the state at the start of its own, again by a scan, adds it
+eleven doubling steps over fp32 tensors. Here it takes three kernels. The first convolves. The second multiplies a tile of
+tokens by both gate matrices on tensor cores, forms decay and increment in registers, and scans the tile with a zero state
+at its start; it stores the state and the product of decays in fp16, and the values at the tile's end in fp32. The third
+combines the ends of all earlier tiles into the state at the start of its own, again by a scan, adds it
 times the product of decays, and multiplies by the gate. Norms, rotation and gated activations are one pass each.
 """
 
@@ -71,14 +71,24 @@ def rotate_heads(x_pointer, rows, S, QUARTER: tl.constexpr, TOKENS: tl.constexpr
 
 
 @triton.jit
-def convolve(x_pointer, weight_pointer, bias_pointer, token, channel, S, D, TAPS: tl.constexpr):
-    result = tl.load(bias_pointer + channel).to(tl.float32)[None, :]
+def convolve(
+    x_pointer, weight_pointer, bias_pointer, y_pointer, S, D,
+    TAPS: tl.constexpr, TOKENS: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    token = tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)
+    channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
+    known = channel < D
+    row = tl.program_id(2).to(tl.int64) * S + token
+    bias = tl.load(bias_pointer + channel, mask=known, other=0.0).to(tl.float32)
+    result = tl.zeros((TOKENS, CHANNELS), tl.float32) + bias[None, :]
     for tap in tl.static_range(TAPS):
         source = token - (TAPS - 1 - tap)
-        inside = (source >= 0) & (source < S)
-        x = tl.load(x_pointer + source[:, None] * D + channel[None, :], mask=inside[:, None], other=0.0)
-        result += x.to(tl.float32) * tl.load(weight_pointer + channel * TAPS + tap).to(tl.float32)[None, :]
-    return result.to(tl.float16)
+        inside = ((source >= 0) & (source < S))[:, None] & known[None, :]
+        place = (row - (TAPS - 1 - tap))[:, None] * D + channel[None, :]
+        x = tl.load(x_pointer + place, mask=inside, other=0.0).to(tl.float32)
+        result += x * tl.load(weight_pointer + channel * TAPS + tap, mask=known, other=0.0).to(tl.float32)[None, :]
+    inside = (token < S)[:, None] & known[None, :]
+    tl.store(y_pointer + row[:, None] * D + channel[None, :], result.to(tl.float16), mask=inside)
 
 
 @triton.jit
@@ -88,9 +98,9 @@ def compose(decay, state, later_decay, later_state):
 
 @triton.jit
 def scan_chunks(
-    x_pointer, taps_pointer, taps_bias_pointer, input_pointer, input_bias_pointer, recurrence_pointer,
-    recurrence_bias_pointer, rate_pointer, state_pointer, decay_pointer, end_state_pointer, end_decay_pointer, S, D,
-    WIDTH: tl.constexpr, CHUNK: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, TAPS: tl.constexpr,
+    x_pointer, input_pointer, input_bias_pointer, recurrence_pointer, recurrence_bias_pointer, rate_pointer,
+    state_pointer, decay_pointer, end_state_pointer, end_decay_pointer, S, D,
+    WIDTH: tl.constexpr, CHUNK: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
     SLICES: tl.constexpr = WIDTH // COLUMNS
     batch = tl.program_id(2).to(tl.int64)
@@ -99,13 +109,14 @@ def scan_chunks(
     chunk = tl.program_id(1)
     row = tl.arange(0, CHUNK)
     token = chunk * CHUNK + row
-    x_pointer += batch * S * D
+    inside = (token < S)[:, None]
+    x_pointer += (batch * S + token[:, None]) * D
     matrix = block * WIDTH * WIDTH
     opened = tl.zeros((CHUNK, COLUMNS), tl.float32)
     recurrent = tl.zeros((CHUNK, COLUMNS), tl.float32)
     for start in range(0, WIDTH, DEPTH):
         term = start + tl.arange(0, DEPTH)
-        x = convolve(x_pointer, taps_pointer, taps_bias_pointer, token, block * WIDTH + term, S, D, TAPS)
+        x = tl.load(x_pointer + block * WIDTH + term[None, :], mask=inside, other=0.0)
         place = matrix + term[:, None] * WIDTH + column[None, :]
         opened = tl.dot(x, tl.load(input_pointer + place), opened)
         recurrent = tl.dot(x, tl.load(recurrence_pointer + place), recurrent)
@@ -119,10 +130,9 @@ def scan_chunks(
     series = -2.0 * log_decay * (1.0 + log_decay * (1.0 + log_decay * (2.0 / 3.0)))
     multiplier = tl.sqrt(tl.where(log_decay > -0.01, series, 1.0 - decay * decay))
     multiplier = tl.where((token == 0)[:, None], 1.0, multiplier)
-    x = convolve(x_pointer, taps_pointer, taps_bias_pointer, token, channel, S, D, TAPS)
+    x = tl.load(x_pointer + channel[None, :], mask=inside, other=0.0)
     decay, state = tl.associative_scan((decay, multiplier * opened * x.to(tl.float32)), 0, compose)
     place = (batch * S + token[:, None]) * D + channel[None, :]
-    inside = (token < S)[:, None]
     tl.store(state_pointer + place, state.to(tl.float16), mask=inside)
     tl.store(decay_pointer + place, decay.to(tl.float16), mask=inside)
     last = (row == CHUNK - 1)[:, None]
@@ -207,13 +217,17 @@ class RecurrentBlock(nn.Module):
         tokens, block = rows // batch, self.input_gate.weight.shape[-1]
         chunk = 128 if tokens >= 1024 else 64
         chunks, columns = triton.cdiv(tokens, chunk), min(64, block)
-        state, decay = torch.empty_like(x), torch.empty_like(x)
+        state, decay, convolved = torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
         end_state, end_decay = self.decay.new_empty(2, batch, chunks, width)
+        convolve[(triton.cdiv(width, 128), triton.cdiv(tokens, 32), batch)](
+            x, self.convolution, self.convolution_bias, convolved, tokens, width,
+            TAPS=TAPS, TOKENS=32, CHANNELS=128, num_warps=4,
+        )  # fmt: skip
         scan_chunks[(width // columns, chunks, batch)](
-            x, self.convolution, self.convolution_bias, self.input_gate.weight, self.input_gate.bias,
-            self.recurrence_gate.weight, self.recurrence_gate.bias, self.decay, state, decay, end_state, end_decay,
-            tokens, width, WIDTH=block, CHUNK=chunk, COLUMNS=columns, DEPTH=min(32, block), TAPS=TAPS,
-            num_warps=8 if chunk == 128 else 4, num_stages=2,
+            convolved, self.input_gate.weight, self.input_gate.bias, self.recurrence_gate.weight,
+            self.recurrence_gate.bias, self.decay, state, decay, end_state, end_decay,
+            tokens, width, WIDTH=block, CHUNK=chunk, COLUMNS=columns, DEPTH=min(64, block),
+            num_warps=8 if chunk == 128 else 4, num_stages=3,
         )  # fmt: skip
         finish_chunks[(triton.cdiv(width, 64), chunks, batch)](
             state, decay, end_state, end_decay, gate, tokens, width,
