@@ -144,6 +144,12 @@ class BatchForm(forms.Form):
         choices=[("", "All codes"), *((code.value, code.value) for code in FailureCode if not code.is_infrastructure)],
     )
     verifier = forms.CharField(required=False, max_length=60, label="Judged by verifier")
+    worker = forms.CharField(required=False, max_length=120, label="Judged by worker")
+    since = forms.DateTimeField(
+        required=False,
+        label="Judged since (UTC)",
+        widget=forms.DateTimeInput(format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}),
+    )
     before = forms.DateTimeField(
         required=False,
         label="Judged before (UTC)",
@@ -173,6 +179,9 @@ class BatchForm(forms.Form):
             "outcome": "verdict__outcome",
             "code": "verdict__primary_failure",
             "verifier": "verdict__verifier_version",
+            # The beginning of its name is that of its host.
+            "worker": "verdict__attempt__worker__startswith",
+            "since": "verdict__created_at__gte",
             "before": "verdict__created_at__lt",
         }
         asked = {paths[name]: value for name, value in self.chosen.items()}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from django.core.exceptions import PermissionDenied
+from django.http import QueryDict
 
+from portal.review.forms import BatchForm
 from portal.review.models import Batch, TrailEvent
 from portal.review.reverification import compare_batch, start_batch
 from portal.runs import lease
@@ -32,6 +34,16 @@ def judge_next(*, accepted: bool) -> None:
     assert held.lease_token is not None
     verdict = judge(held) if accepted else reject(held, FailureCode.PREC_TF32)
     lease.finish_run(token=held.lease_token, verdict=verdict)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [("worker=host", 3), ("worker=other", 0), ("since=2026-01-01T00:00", 3), ("since=2999-01-01T00:00", 0)],
+)
+def test_what_one_host_judged_since_a_day_is_found(three: list[Run], query: str, found: int) -> None:
+    form = BatchForm(QueryDict(query))
+    assert form.is_valid()
+    assert form.find_runs().count() == found
 
 
 def test_nothing_is_queued_by_looking(three: list[Run], visit: Visit) -> None:
