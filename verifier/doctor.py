@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import json
 import platform
 import shutil
 import sys
+import sysconfig
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -91,6 +93,16 @@ def check_cache() -> Finding:
         return Finding("baseline cache", str(folder), f"cannot be written ({error.strerror}); set KQ_CACHE to another")
 
 
+def check_bytecode(site: Path | None = None) -> Finding:
+    """Look whether PyTorch's modules in `site` are compiled: boxes see them read-only, and each would compile them anew."""
+    folder = site or Path(sysconfig.get_path("purelib"))
+    if Path(importlib.util.cache_from_source(str(folder / "torch" / "__init__.py"))).is_file():
+        return Finding("bytecode", "PyTorch's modules are compiled")
+    # A verification is as sound without: nothing has to be done.
+    advice = f"python -m compileall -q -j 0 {folder}"
+    return Finding("bytecode", f"PyTorch's modules are not compiled, so a verification starts seconds later ({advice})")
+
+
 def check_gpu(environment: EnvironmentSpecification) -> Finding:
     """Look at the GPU through NVML: the right one, cool, not slowed down, and nobody else's."""
     try:
@@ -148,4 +160,6 @@ def describe_probe(seen: dict[str, Any]) -> Finding:
 def examine(environment: EnvironmentSpecification) -> list[Finding]:
     """Return what was found, in order."""
     findings = [check_python(), check_versions(environment), check_sandbox(), check_space(), check_tasks()]
-    return [*findings, check_cache(), check_gpu(environment), check_gpu_box()] if environment.timed else findings
+    if not environment.timed:
+        return findings
+    return [*findings, check_cache(), check_bytecode(), check_gpu(environment), check_gpu_box()]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import py_compile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from verifier.cli import app
-from verifier.doctor import HOTTEST_IDLE, check_cache, describe_probe, find_gpu_fix
+from verifier.doctor import HOTTEST_IDLE, check_bytecode, check_cache, describe_probe, find_gpu_fix
 from verifier.environment import load_environment
 from verifier.evidence.clocks import Gpu, Readings
 from verifier.exits import Exit
@@ -108,3 +109,14 @@ def test_a_cache_that_cannot_be_written_has_a_fix(tmp_path: Path, monkeypatch: p
     finding = check_cache()
     assert not finding.ok
     assert "set KQ_CACHE" in finding.fix
+
+
+def test_missing_bytecode_is_told_and_stops_nobody(tmp_path: Path) -> None:
+    module = tmp_path / "torch" / "__init__.py"
+    module.parent.mkdir()
+    module.touch()
+    missing = check_bytecode(tmp_path)
+    assert missing.ok
+    assert f"compileall -q -j 0 {tmp_path}" in missing.found
+    py_compile.compile(str(module))
+    assert check_bytecode(tmp_path).found == "PyTorch's modules are compiled"
