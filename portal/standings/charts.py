@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from portal.runs.labels import OUTCOME_LABELS
@@ -19,6 +20,7 @@ _SYMBOLS = ("diamond", "circle", "square", "triangle-up", "cross", "star")
 SERIES = len(_SYMBOLS)
 # Where an axis of speedups is labelled.
 SPEEDUPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+LONGEST_LABEL = 48
 # What a task needs in a chart of all of them, so that its name can be read.
 ROW_PIXELS = 20
 
@@ -53,6 +55,24 @@ class TaskPoint:
     target: float | None
 
 
+def write_label(name: str) -> str:
+    """Return a name as a chart writes it: Plotly reads markup in texts, and a long name takes the room of the chart."""
+    short = name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}\u2026"
+    return escape(short, quote=False)
+
+
+def _build_row_axis(labels: Sequence[str]) -> dict[str, Any]:
+    """Return an axis with one row a label, the first on top. Rows are numbers, for two systems may have one name."""
+    return {
+        "tickvals": list(range(len(labels))),
+        "ticktext": [write_label(label) for label in labels],
+        "range": [len(labels) - 0.5, -0.5],
+        "automargin": True,
+        "zeroline": False,
+        "fixedrange": True,
+    }
+
+
 def _scatter(**trace: Any) -> dict[str, Any]:
     return {"type": "scatter"} | trace
 
@@ -83,12 +103,13 @@ def build_rate_figure(rates: Sequence[Rate], title: str) -> dict[str, Any]:
     """Return a dot chart of `rates` with their intervals, the first on top, as JSON-ready data."""
     points = _scatter(
         x=[rate.percent for rate in rates],
-        y=[rate.label for rate in rates],
+        y=list(range(len(rates))),
+        text=[write_label(rate.label) for rate in rates],
         mode="markers",
         marker={"size": 11, "symbol": "diamond"},
         error_x=_error_bars(rates),
         customdata=[[round(rate.low, 1), round(rate.high, 1)] for rate in rates],
-        hovertemplate="%{y}: %{x:.1f} % [%{customdata[0]}, %{customdata[1]}]<extra></extra>",
+        hovertemplate="%{text}: %{x:.1f} % [%{customdata[0]}, %{customdata[1]}]<extra></extra>",
         cliponaxis=False,
     )
     return _build_figure(
@@ -100,7 +121,7 @@ def build_rate_figure(rates: Sequence[Rate], title: str) -> dict[str, Any]:
             "zeroline": False,
             "fixedrange": True,
         },
-        yaxis={"autorange": "reversed", "automargin": True, "fixedrange": True},
+        yaxis=_build_row_axis([rate.label for rate in rates]),
     )
 
 
@@ -116,7 +137,7 @@ def build_level_figure(
             _scatter(
                 x=[index + shift for index in range(len(levels))],
                 y=[rate.percent if rate else None for rate in rates],
-                name=name,
+                name=write_label(name),
                 mode="markers",
                 marker={"size": 10, "symbol": _SYMBOLS[number]},
                 error_y=_error_bars(rates),
@@ -143,20 +164,25 @@ def _build_speedup_axis(shown: Sequence[float]) -> dict[str, Any]:
 
 def build_stopwatch_figure(points: Sequence[Point], target: float | None) -> dict[str, Any]:
     """Return what the stopwatch said of each run against what counted, on a logarithmic axis, as JSON-ready data."""
+    rows = list(enumerate(points))
     kinds = [
-        ("counted", "diamond", "good", [point for point in points if point.counted]),
-        ("stopwatch only, not counted", "x", "bad", [p for p in points if not p.counted and not p.at_least]),
-        ("stopwatch only, above this", "triangle-right", "bad", [p for p in points if not p.counted and p.at_least]),
-    ]
+        ("counted", "diamond", "good", [row for row in rows if row[1].counted]),
+        ("stopwatch only, not counted", "x", "bad", [row for row in rows if not (row[1].counted or row[1].at_least)]),
+        (
+            "stopwatch only, above this", "triangle-right", "bad",
+            [row for row in rows if row[1].at_least and not row[1].counted],
+        ),
+    ]  # fmt: skip
     traces = [
         _scatter(
-            x=[point.speedup for point in kept],
-            y=[point.label for point in kept],
+            x=[point.speedup for _, point in kept],
+            y=[row for row, _ in kept],
+            text=[write_label(point.label) for _, point in kept],
             name=name,
             mode="markers",
             marker={"size": 12, "symbol": symbol},
             meta={"colour": colour},
-            hovertemplate="%{y}: %{x:.2f}x<extra></extra>",
+            hovertemplate="%{text}: %{x:.2f}x<extra></extra>",
             cliponaxis=False,
         )
         for name, symbol, colour, kept in kinds
@@ -168,31 +194,29 @@ def build_stopwatch_figure(points: Sequence[Point], target: float | None) -> dic
         **({"shapes": line} if target else {}),
         # No gain stands at the left edge unless a run was slower than that.
         xaxis=_build_speedup_axis([1.0, 2.0, *(point.speedup for point in points)]),
-        yaxis={
-            "autorange": "reversed", "automargin": True, "fixedrange": True, "categoryorder": "array",
-            "categoryarray": [point.label for point in points],
-        },
+        yaxis=_build_row_axis([point.label for point in points]),
         showlegend=True,
-    )  # fmt: skip
+    )
 
 
 def build_task_figure(points: Sequence[TaskPoint]) -> dict[str, Any]:
     """Return the counted speedup of each task against its target, on a logarithmic axis, as JSON-ready data."""
     known = [value for point in points for value in (point.speedup, point.target) if value]
+    rows = list(enumerate(points))
     kinds = [
-        ("counted speedup", "diamond", "accent", [(point, point.speedup) for point in points if point.speedup]),
-        ("certified target", "line-ns-open", "ink", [(point, point.target) for point in points if point.target]),
+        ("counted speedup", "diamond", "accent", [(row, one, one.speedup) for row, one in rows if one.speedup]),
+        ("certified target", "line-ns-open", "ink", [(row, one, one.target) for row, one in rows if one.target]),
     ]
     traces = [
         _scatter(
-            x=[value for _, value in kept],
-            y=[point.label for point, _ in kept],
-            text=[point.title for point, _ in kept],
+            x=[value for _, _, value in kept],
+            y=[row for row, _, _ in kept],
+            text=[write_label(f"{point.label} {point.title}") for _, point, _ in kept],
             name=name,
             mode="markers",
             marker={"size": 10, "symbol": symbol, "line": {"width": 2}},
             meta={"colour": colour},
-            hovertemplate="%{y} %{text}: %{x:.2f}x",
+            hovertemplate="%{text}: %{x:.2f}x",
             cliponaxis=False,
         )
         for name, symbol, colour, kept in kinds
@@ -204,12 +228,9 @@ def build_task_figure(points: Sequence[TaskPoint]) -> dict[str, Any]:
         height=ROW_PIXELS * len(points) + 140,
         shapes=[no_gain],
         xaxis=_build_speedup_axis([1.0, 2.0, *known]),
-        yaxis={
-            "autorange": "reversed", "automargin": True, "fixedrange": True, "dtick": 1, "categoryorder": "array",
-            "categoryarray": [point.label for point in points],
-        },
+        yaxis=_build_row_axis([point.label for point in points]),
         showlegend=True,
-    )  # fmt: skip
+    )
 
 
 def build_timing_figure(sides: Mapping[str, Sequence[float]], floor: float | None) -> dict[str, Any]:

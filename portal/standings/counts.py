@@ -138,6 +138,18 @@ def _add_failures(rows: Iterable[tuple[str, int, str, str, int]]) -> list[Failur
     return [FailureCount(*key, runs) for key, runs in counts.items()]
 
 
+def read_fast_failures(selection: Selection) -> list[tuple[FailureMode, int]]:
+    """Return why runs were rejected although the stopwatch had them at or above target, the most frequent first.
+
+    This counts runs: rows by task do not tell which of the failed runs were fast.
+    """
+    fast = _select_verdicts(selection).filter(outcome=Outcome.REJECTED, measured_speedup__gte=F("target"))
+    modes: Counter[FailureMode] = Counter()
+    for code, runs in count_failures(fast):
+        modes[FailureCode(code).mode] += runs
+    return modes.most_common()
+
+
 def read_latest(selection: Selection) -> dict[tuple[str, int], datetime]:
     """Return by environment and system when the last verdict came in of the runs that `selection` asks for."""
     if selection.counts_runs:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from portal.standings.boards import Board, Row
+from portal.standings.order import describe_order
 from portal.standings.published import Figure, PublishedRow
 from portal.systems.models import System
 
@@ -25,6 +26,12 @@ class ShownBoard:
     title: str
     timed: bool
     rows: list[tuple[System, Row]]
+
+    @property
+    def order(self) -> tuple[str, str]:
+        """Who leads and how sure that is, and what is not settled of the others, in words."""
+        ranked = [(system.name, row.rank) for system, row in self.rows]
+        return describe_order(ranked) if self.board.claims_order else ("", "")
 
 
 def build_record(

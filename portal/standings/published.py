@@ -224,11 +224,17 @@ def build_row(system: PublishedSystem, runs: PublishedRuns, rank: Rank) -> Publi
     )
 
 
-def build_rows(snapshot: PublishedSnapshot) -> list[PublishedRow]:
-    """Return the rows of the published board, the highest pass rate first."""
+def rank_published(snapshot: PublishedSnapshot) -> list[tuple[str, Rank]]:
+    """Return each published system with its rank."""
     rates = [system.pass_rate_percent for system in snapshot.systems]
     ranks = rank_intervals(rates, [find_interval(system, snapshot.runs) for system in snapshot.systems])
-    rows = [build_row(system, snapshot.runs, rank) for system, rank in zip(snapshot.systems, ranks, strict=True)]
+    return [(system.system, rank) for system, rank in zip(snapshot.systems, ranks, strict=True)]
+
+
+def build_rows(snapshot: PublishedSnapshot) -> list[PublishedRow]:
+    """Return the rows of the published board, the highest pass rate first."""
+    ranks = dict(rank_published(snapshot))
+    rows = [build_row(system, snapshot.runs, ranks[system.system]) for system in snapshot.systems]
     return sorted(rows, key=lambda row: -row.pass_rate_percent)
 
 

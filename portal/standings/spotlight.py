@@ -60,6 +60,10 @@ class PublishedSpotlight(Model):
     def passed(self) -> int:
         return sum(runs.count for runs in self.runs if runs.passed)
 
+    def count_labelled(self, label: str) -> int:
+        """Return how many runs were rejected for a reason, alone or beside others."""
+        return sum(runs.count for runs in self.runs if label in runs.labels)
+
     @property
     def slowest(self) -> float:
         """The speedup of the passed run, which was the slowest that was timed."""

@@ -24,6 +24,34 @@
     return { ...trace, ...bars, marker: { ...trace.marker, color } };
   };
 
+  // A line of so many characters leaves a narrow chart its room.
+  const wrap = (text, characters) => {
+    const lines = [];
+    for (const word of text.split(" ")) {
+      const last = lines.at(-1);
+      if (last !== undefined && `${last} ${word}`.length <= characters) {
+        lines[lines.length - 1] = `${last} ${word}`;
+      } else {
+        lines.push(word);
+      }
+    }
+    return lines.join("<br>");
+  };
+
+  const fitNarrow = (layout) => {
+    layout.font.size = 12;
+    layout.margin = { ...layout.margin, r: 28 };
+    for (const axis of [layout.xaxis, layout.yaxis]) {
+      axis.tickangle = 0;
+      if (axis.ticktext) {
+        axis.ticktext = axis.ticktext.map((text) => wrap(text, 18));
+      }
+      if (axis.title?.text) {
+        axis.title = { ...axis.title, text: wrap(axis.title.text, 22) };
+      }
+    }
+  };
+
   const applyColours = (place, figure) => {
     const ink = readColour(place, "ink");
     const rule = readColour(place, "rule");
@@ -33,6 +61,9 @@
     layout.shapes = (layout.shapes ?? []).map((shape) => ({ ...shape, line: { ...shape.line, color: ink, width: 1.5 } }));
     for (const axis of ["xaxis", "yaxis"]) {
       layout[axis] = { ...layout[axis], gridcolor: rule, linecolor: rule };
+    }
+    if (place.clientWidth < 480) {
+      fitNarrow(layout);
     }
     return { data: figure.data.map((trace) => colourTrace(place, trace)), layout };
   };
@@ -48,5 +79,8 @@
   };
 
   draw();
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  // On paper the pages are light, and as wide as the paper.
+  for (const query of ["(prefers-color-scheme: dark)", "print"]) {
+    window.matchMedia(query).addEventListener("change", draw);
+  }
 })();

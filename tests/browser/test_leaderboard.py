@@ -15,8 +15,16 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 
 PAGES = [
     "/", "/levels/", "/failures/", "/compare/?systems=invented-1&systems=invented-2", "/systems/invented-1/",
-    "/spotlight/attention/", "/contract/", "/methodology/",
+    "/spotlight/attention/", "/systems/", "/tasks/", "/tasks/sparsemax-rows/", "/contract/", "/methodology/", "/style/",
 ]  # fmt: skip
+# Words of a chart that reach beyond it, where they are cut.
+LIST_CUT_WORDS = """() => [...document.querySelectorAll("[data-chart]")].flatMap((chart) => {
+  const room = chart.getBoundingClientRect();
+  return [...chart.querySelectorAll(".main-svg text")].filter((text) => {
+    const place = text.getBoundingClientRect();
+    return place.width && (place.left < room.left - 1 || place.right > room.right + 1);
+  }).map((text) => text.textContent);
+})"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,6 +43,20 @@ def test_pages_fit_and_their_charts_are_drawn(page: Page, scheme: str, width: in
         for chart in page.locator("[data-chart]").all():
             expect(chart.locator(".main-svg").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert page.evaluate(LIST_CUT_WORDS) == [], path
+
+
+def test_a_dark_page_is_printed_light_and_as_wide_as_the_paper(page: Page) -> None:
+    page.emulate_media(color_scheme="dark")
+    page.goto("/")
+    words = page.locator("[data-chart] .main-svg text").first
+    expect(words).to_be_visible()
+    on_screen = words.evaluate("text => getComputedStyle(text).fill")
+    page.set_viewport_size({"width": 718, "height": 1000})
+    page.emulate_media(media="print")
+    expect(words).to_be_visible()
+    expect(words).not_to_have_css("fill", on_screen)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_every_chart_has_a_table_without_script(browser: Browser, portal: Portal) -> None:

@@ -11,12 +11,14 @@ from portal.catalog.models import Task
 from portal.standings.boards import choose_measure
 from portal.standings.charts import Rate, build_level_figure
 from portal.standings.comparisons import FEWEST, MOST, build_comparison
+from portal.standings.counts import read_fast_failures
 from portal.standings.failures import Column, FailureTable, build_failure_table, group_failures
 from portal.standings.levels import LevelCell, LevelTargets, build_level_rows, describe_targets, share_failures
 from portal.standings.published import build_failure_rows, build_rows, load_snapshot
 from portal.standings.selection import Selection
 from portal.standings.views.page import Page
 from portal.systems.models import System
+from verifier.verdict import FailureMode
 
 
 def read_targets(page: Page) -> dict[str, LevelTargets]:
@@ -78,6 +80,15 @@ def build_tables(page: Page) -> list[tuple[str, FailureTable]]:
     ]
 
 
+def list_fast_modes(page: Page) -> list[tuple[FailureMode, int, float, str]]:
+    """Return why fast runs were rejected: the mode, its runs, their share, and their address."""
+    if not any(tally.rejected_fast for tally in page.tallies):
+        return []
+    modes = page.remember("fast", lambda: read_fast_failures(page.selection))
+    total = sum(runs for _, runs in modes)
+    return [(mode, runs, runs / total, page.selection.link_runs(fast="on", mode=mode.value)) for mode, runs in modes]
+
+
 @require_safe
 def show_failures(request: HttpRequest) -> HttpResponse:
     """Show how runs failed, and which were rejected though the stopwatch had them at or above target."""
@@ -95,6 +106,7 @@ def show_failures(request: HttpRequest) -> HttpResponse:
         rejected_fast=sum(tally.rejected_fast for tally in tallies),
         passed=sum(tally.passed for tally in tallies),
         fast_query=page.selection.link_runs(fast="on"),
+        fast_modes=list_fast_modes(page),
     )
 
 

@@ -21,8 +21,10 @@ from portal.standings.boards import Board, Row, build_boards, sort_rows
 from portal.standings.charts import Rate, build_rate_figure
 from portal.standings.counts import read_latest, read_standings, read_tallies, remember, stamp_standings
 from portal.standings.exports import ShownBoard, Value, build_published_records, build_records, write_csv
-from portal.standings.published import build_rows, build_segments, load_snapshot
+from portal.standings.order import describe_order
+from portal.standings.published import build_rows, build_segments, load_snapshot, rank_published
 from portal.standings.selection import Selection, SelectionForm, read_choices
+from portal.standings.spotlight import load_published
 from portal.systems.models import System
 
 CSV_TYPE = "text/csv; charset=utf-8"
@@ -71,6 +73,9 @@ def render_published() -> SafeString:
     snapshot = load_snapshot()
     context = {
         "snapshot": snapshot,
+        "order": describe_order(rank_published(snapshot)),
+        "spotlight": load_published(),
+        "precision_losses": load_published().count_labelled("precision loss"),
         "rows": build_rows(snapshot),
         "segments": build_segments(snapshot.runs),
         "figure": build_published_figure(),

@@ -7,7 +7,6 @@ from html import unescape
 
 import pytest
 from django.test import Client
-from pytest_django import DjangoAssertNumQueries
 
 from portal.runs.models import Run
 from portal.runs.services import set_visibility
@@ -42,17 +41,6 @@ def count_runs(client: Client, address: str) -> int:
     page = read(client, unescape(address))
     found = re.search(r"Page \d+ of \d+, (\d+) runs?", page)
     return int(found[1]) if found else 0
-
-
-@pytest.mark.usefixtures("_populated")
-@pytest.mark.parametrize("path", PAGES)
-def test_pages_need_few_queries(
-    client: Client, path: str, django_assert_max_num_queries: DjangoAssertNumQueries
-) -> None:
-    with django_assert_max_num_queries(12):
-        read(client, path)
-    with django_assert_max_num_queries(10):
-        read(client, path)
 
 
 @pytest.mark.parametrize("path", ["/levels/", "/failures/", "/compare/", "/compare/?systems=nobody&systems=nothing"])

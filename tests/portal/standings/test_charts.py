@@ -10,10 +10,12 @@ from portal.standings.charts import (
     SERIES,
     Point,
     Rate,
+    TaskPoint,
     build_distribution_figure,
     build_level_figure,
     build_rate_figure,
     build_stopwatch_figure,
+    build_task_figure,
     build_timing_figure,
 )
 from portal.standings.distributions import build_distribution
@@ -27,7 +29,7 @@ RATES = [
 def test_it_draws_the_published_rates_and_intervals() -> None:
     trace = build_rate_figure(RATES, "Pass rate")["data"][0]
     assert list(trace["x"]) == [67.0, 26.0, 20.7, 15.3]
-    assert trace["y"][0] == "Claude Opus 5"
+    assert trace["text"][0] == "Claude Opus 5"
     assert list(trace["customdata"][0]) == [61.5, 72.1]
     assert trace["x"][0] - trace["error_x"]["arrayminus"][0] == pytest.approx(61.49, abs=0.01)
     assert trace["x"][0] + trace["error_x"]["array"][0] == pytest.approx(72.08, abs=0.01)
@@ -40,7 +42,29 @@ def test_it_is_small_json_without_a_template() -> None:
 
 
 def test_the_first_rate_is_on_top() -> None:
-    assert build_rate_figure(RATES, "Pass rate")["layout"]["yaxis"]["autorange"] == "reversed"
+    axis = build_rate_figure(RATES, "Pass rate")["layout"]["yaxis"]
+    assert (axis["ticktext"][0], axis["tickvals"][0]) == ("Claude Opus 5", 0)
+    assert axis["range"][0] > axis["range"][1]
+
+
+def test_two_systems_of_one_name_have_a_row_each() -> None:
+    figure = build_rate_figure([RATES[0], RATES[0]], "Pass rate")
+    assert figure["data"][0]["y"] == figure["layout"]["yaxis"]["tickvals"] == [0, 1]
+
+
+def test_a_name_is_a_text_and_not_markup() -> None:
+    name = '<a href="https://example.org">&lt;b&gt;</a>' + "x" * 100
+    rate = Rate(name, 50.0, 40.0, 60.0)
+    figures = [
+        build_rate_figure([rate], "Pass rate"),
+        build_level_figure(["L1"], {name: [rate]}, "Pass rate"),
+        build_stopwatch_figure([Point(name, 1.7, counted=True)], None),
+        build_task_figure([TaskPoint("l1-01", name, 2.0, None)]),
+    ]
+    for figure in figures:
+        assert "<a" not in json.dumps(figure)
+        assert "x" * 100 not in json.dumps(figure)
+    assert figures[0]["layout"]["yaxis"]["ticktext"][0].startswith("&lt;a href=")
 
 
 def test_no_rates_make_an_empty_chart() -> None:
@@ -68,15 +92,28 @@ def test_the_stopwatch_is_told_from_what_counted() -> None:
         Point("others", 1.7, counted=False, at_least=True),
     ]
     figure = build_stopwatch_figure(points, 1.63)
-    assert [(trace["name"], list(trace["y"])) for trace in figure["data"]] == [
-        ("counted", ["honest"]), ("stopwatch only, not counted", ["cheat"]), ("stopwatch only, above this", ["others"]),
+    assert [(trace["name"], trace["y"], trace["text"]) for trace in figure["data"]] == [
+        ("counted", [0], ["honest"]), ("stopwatch only, not counted", [1], ["cheat"]),
+        ("stopwatch only, above this", [2], ["others"]),
     ]  # fmt: skip
-    assert list(figure["layout"]["yaxis"]["categoryarray"]) == ["honest", "cheat", "others"]
+    assert figure["layout"]["yaxis"]["ticktext"] == ["honest", "cheat", "others"]
     assert figure["layout"]["shapes"][0]["x0"] == 1.63
     low, high = (10**end for end in figure["layout"]["xaxis"]["range"])
     assert low < 1
     assert high > 27.86
     assert "shapes" not in build_stopwatch_figure(points, None)["layout"]
+
+
+def test_a_task_has_its_speedup_beside_its_target_and_either_may_be_missing() -> None:
+    points = [TaskPoint("l1-01", "First", 3.0, 2.0), TaskPoint("l1-02", "Second", None, 40.0)]
+    figure = build_task_figure([*points, TaskPoint("l1-03", "Third", 0.5, None)])
+    counted, target = figure["data"]
+    assert (counted["x"], counted["y"]) == ([3.0, 0.5], [0, 2])
+    assert (target["x"], target["y"]) == ([2.0, 40.0], [0, 1])
+    low, high = (10**end for end in figure["layout"]["xaxis"]["range"])
+    assert low < 0.5
+    assert high > 40
+    assert figure["layout"]["height"] > build_task_figure(points)["layout"]["height"]
 
 
 def test_every_timed_call_is_drawn_with_the_floor() -> None:
@@ -92,6 +129,7 @@ def test_every_timed_call_is_drawn_with_the_floor() -> None:
         build_level_figure(["L1", "L2"], {"a": [RATES[0], None], "b": [RATES[1], RATES[2]]}, "Pass rate"),
         build_stopwatch_figure([Point("a", 1.7, counted=True), Point("b", 9.0, counted=False)], 1.63),
         build_timing_figure({"eager": [2.0, 2.1], "submission": [1.0]}, 0.5),
+        build_task_figure([TaskPoint("l1-01", "First", 3.0, 2.0), TaskPoint("l1-02", "Second", None, None)]),
         build_distribution_figure(build_distribution([("passed", 2.0), ("rejected", 5.0)], 1.6, 3.0)),
     ],
 )
