@@ -216,7 +216,7 @@ class RecurrentBlock(nn.Module):
         rows, width = x.shape
         tokens, block = rows // batch, self.input_gate.weight.shape[-1]
         chunk = 128 if tokens >= 1024 else 64
-        chunks, columns = triton.cdiv(tokens, chunk), min(64, block)
+        chunks, columns = triton.cdiv(tokens, chunk), min(32, block)
         state, decay, convolved = torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
         end_state, end_decay = self.decay.new_empty(2, batch, chunks, width)
         convolve[(triton.cdiv(width, 128), triton.cdiv(tokens, 32), batch)](
