@@ -92,6 +92,7 @@ def submit(
     environment: Annotated[str, typer.Option(help="Where to judge; needed where more than one is served.")] = "",
     visibility: Annotated[Visibility, typer.Option(help="Who sees the runs.")] = Visibility.PRIVATE,
     release_source: Annotated[bool, typer.Option("--release-source", help="Let them read the sources.")] = False,
+    wall_clock: Annotated[int | None, typer.Option(min=1, help="Seconds that the agent worked on a file.")] = None,
     title: Annotated[str, typer.Option(help="Of a campaign; the folder's name unless given.")] = "",
     again: Annotated[bool, typer.Option("--again", help="Submit bytes that are submitted already.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Submit a campaign without asking.")] = False,
@@ -125,7 +126,8 @@ def submit(
             chosen["title"] = title or path.resolve().name
             subject = submit_folder(place, path, chosen, again=again, yes=yes, dry_run=dry_run, as_json=as_json)
         else:
-            subject = submit_file(place, path, chosen | {"task": task, "allow_duplicate": again}, as_json=as_json)
+            chosen |= {"task": task, "allow_duplicate": again, "wall_clock_seconds": wall_clock}
+            subject = submit_file(place, path, chosen, as_json=as_json)
         if subject and wait:
             raise typer.Exit(await_end(place, subject["id"], None, as_json=as_json))
     if subject:

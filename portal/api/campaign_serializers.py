@@ -9,7 +9,7 @@ from django.urls import reverse
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from portal.api.serializers import QuotaDetail
+from portal.api.serializers import QuotaDetail, WallClockField
 from portal.campaigns.models import Campaign, CampaignFile
 from portal.campaigns.preview import Preview, Row
 from portal.campaigns.services import Put
@@ -78,6 +78,7 @@ class FileRequest(serializers.Serializer[Any]):
     source = serializers.CharField(  # type: ignore[assignment]
         trim_whitespace=False, help_text="The text of the file, at most 256 KiB."
     )
+    wall_clock_seconds = WallClockField()
 
 
 class StoredFile(serializers.ModelSerializer[CampaignFile]):
@@ -85,7 +86,7 @@ class StoredFile(serializers.ModelSerializer[CampaignFile]):
 
     class Meta:
         model = CampaignFile
-        fields = ["number", "name", "sha256", "bytes"]
+        fields = ["number", "name", "sha256", "bytes", "wall_clock_seconds"]
 
 
 class PutFile(StoredFile):
@@ -102,6 +103,7 @@ class PreviewRow(serializers.Serializer[Row]):
     name = serializers.CharField(source="file.name")
     sha256 = serializers.CharField(source="file.sha256")
     bytes = serializers.IntegerField(source="file.bytes")
+    wall_clock_seconds = serializers.IntegerField(source="file.wall_clock_seconds", allow_null=True)
     task = serializers.CharField(source="task.pk", default=None, allow_null=True)
     repetition = serializers.IntegerField(allow_null=True)
     problem = serializers.CharField(help_text="Why no run can be made of it, or empty.")

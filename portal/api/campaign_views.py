@@ -158,8 +158,14 @@ class CampaignFiles(APIView):
         campaign = find_own_campaign(request, public_id)
         form = FileRequest(data=request.data)
         form.is_valid(raise_exception=True)
-        name, source = form.validated_data["name"], form.validated_data["source"]
-        file, outcome = put_file(campaign=campaign, user=get_user(request), name=name, content=source)
+        data = form.validated_data
+        file, outcome = put_file(
+            campaign=campaign,
+            user=get_user(request),
+            name=data["name"],
+            content=data["source"],
+            wall_clock_seconds=data["wall_clock_seconds"],
+        )
         created = status.HTTP_201_CREATED if outcome is Put.ADDED else status.HTTP_200_OK
         return Response(StoredFile(file).data | {"outcome": outcome}, status=created)
 

@@ -123,6 +123,14 @@ class WatchedRun(RunDetail):
         return Run.objects.ahead_of(run).count() if run.state == State.QUEUED else 0
 
 
+class WallClockField(serializers.IntegerField):
+    """How long an agent worked, where its team says it."""
+
+    def __init__(self, **given: Any) -> None:
+        usual = {"allow_null": True, "default": None, "help_text": "How long the agent worked on the solution."}
+        super().__init__(min_value=1, max_value=LONGEST_WALL_CLOCK, **usual | given)
+
+
 class Submission(serializers.Serializer[Any]):
     task = serializers.CharField(max_length=60, help_text="Its number or its slug, such as `l1-09`.")
     environment = serializers.CharField(max_length=60)
@@ -132,13 +140,7 @@ class Submission(serializers.Serializer[Any]):
     )
     visibility = serializers.ChoiceField(Run.Visibility.choices, default=Run.Visibility.PRIVATE)
     release_source = serializers.BooleanField(default=False)
-    wall_clock_seconds = serializers.IntegerField(
-        min_value=1,
-        max_value=LONGEST_WALL_CLOCK,
-        allow_null=True,
-        default=None,
-        help_text="How long the agent worked on the solution.",
-    )
+    wall_clock_seconds = WallClockField()
     allow_duplicate = serializers.BooleanField(
         default=False,
         help_text="Submit although the same bytes were submitted for the task, system and environment before. "

@@ -76,6 +76,7 @@ class CampaignFile(models.Model):
     sha256 = models.CharField(max_length=64)
     text = models.TextField()
     bytes = models.PositiveIntegerField()
+    wall_clock_seconds = models.PositiveIntegerField(null=True, help_text="As of a run.")
     added_at = models.DateTimeField(auto_now=True)
 
     class Meta:

@@ -18,7 +18,7 @@ from portal.catalog.models import Environment
 from portal.review.trail import record_event
 from portal.runs.models import Run
 from portal.runs.quotas import claim_quota
-from portal.runs.services import check_environment, check_source, check_visibility, queue_run
+from portal.runs.services import check_environment, check_source, check_visibility, check_wall_clock, queue_run
 from portal.runs.uploads import UploadError
 from portal.standings.services import refresh_standing
 from portal.systems.models import System
@@ -119,7 +119,9 @@ def _touch(draft: Campaign) -> None:
 
 
 @transaction.atomic
-def put_file(*, campaign: Campaign, user: User, name: str, content: str | bytes) -> tuple[CampaignFile, Put]:
+def put_file(
+    *, campaign: Campaign, user: User, name: str, content: str | bytes, wall_clock_seconds: int | None = None
+) -> tuple[CampaignFile, Put]:
     """Put a file into a draft; a name that is there already gets the new content.
 
     Raises ValidationError by field for a file that is refused, PermissionDenied, and CampaignConflict when the draft
@@ -130,14 +132,15 @@ def put_file(*, campaign: Campaign, user: User, name: str, content: str | bytes)
     except UploadError as error:
         raise ValidationError({"name": str(error)}) from error
     text, data = check_source(content)
+    check_wall_clock(wall_clock_seconds)
     draft = _lock_draft(campaign, user)
     digest = hashlib.sha256(data).hexdigest()
     present = draft.files.filter(name=path).first()
-    if present and present.sha256 == digest:
+    if present and (present.sha256, present.wall_clock_seconds) == (digest, wall_clock_seconds):
         return present, Put.RECOGNISED
     if not present and draft.files.count() >= MAXIMUM_FILES:
         raise ValidationError({"name": f"The draft has {MAXIMUM_FILES} files, and no campaign has more. Remove some."})
-    values = {"sha256": digest, "text": text, "bytes": len(data)}
+    values = {"sha256": digest, "text": text, "bytes": len(data), "wall_clock_seconds": wall_clock_seconds}
     file, _ = CampaignFile.objects.update_or_create(campaign=draft, name=path, defaults=values)
     _touch(draft)
     return file, Put.REPLACED if present else Put.ADDED
@@ -204,6 +207,7 @@ def _queue(draft: Campaign, user: User, row: Row, text: str) -> Run:
         content=text.encode(),
         visibility=draft.visibility,
         release_source=draft.source_released,
+        wall_clock_seconds=row.file.wall_clock_seconds,
         campaign=draft,
         repetition=row.repetition,
     )

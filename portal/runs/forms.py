@@ -13,6 +13,7 @@ from portal.accounts.models import User
 from portal.catalog.models import Environment, Task
 from portal.runs.models import Run
 from portal.runs.querysets import RunQuerySet
+from portal.runs.services import LONGEST_WALL_CLOCK
 from portal.runs.states import State
 from portal.runs.uploads import UploadError, check_file_name, decode_source
 from portal.systems.models import System
@@ -77,6 +78,13 @@ class SubmissionForm(VisibilityForm):
         widget=forms.Textarea(attrs={"spellcheck": "false", "autocapitalize": "off", "data-editor": True}),
     )
 
+    wall_clock_minutes = forms.FloatField(
+        required=False,
+        min_value=0.1,
+        max_value=LONGEST_WALL_CLOCK / 60,
+        label="How long the agent worked, in minutes",
+        help_text="You may leave it out. The board shows the mean.",
+    )
     allow_duplicate = forms.BooleanField(required=False, label="Submit the same bytes again all the same")
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
@@ -98,7 +106,8 @@ class SubmissionForm(VisibilityForm):
             data["source"] = self.read_source("text", pasted.replace("\r\n", "\n").encode())
         if self.errors:
             self.keep_text(data)
-        return data
+        minutes = data.get("wall_clock_minutes")
+        return data | {"wall_clock_seconds": None if minutes is None else round(60 * minutes)}
 
     def keep_text(self, data: dict[str, Any]) -> None:
         """Show the text of the file that was sent, which the browser does not send again."""

@@ -69,7 +69,8 @@ def _check_target(task: Task, environment: Environment) -> None:
     check_environment(environment)
 
 
-def _check_wall_clock(seconds: int | None) -> None:
+def check_wall_clock(seconds: int | None) -> None:
+    """Raise ValidationError for a time that no agent worked."""
     if seconds is not None and not 0 < seconds <= LONGEST_WALL_CLOCK:
         reason = f"Give whole seconds, from 1 to {LONGEST_WALL_CLOCK:,}, or leave it out."
         raise ValidationError({"wall_clock_seconds": reason})
@@ -144,7 +145,7 @@ def submit_run(  # noqa: PLR0913  each is named at the call
         raise PermissionDenied(f"Only members of {system.team} submit runs of {system}.")
     check_visibility(visibility)
     _check_target(task, environment)
-    _check_wall_clock(wall_clock_seconds)
+    check_wall_clock(wall_clock_seconds)
     text, content = check_source(source)
     claim_quota(system.team)
     if not allow_duplicate:

@@ -30,7 +30,10 @@ from portal.standings.charts import build_timing_figure
 
 RUNS_PER_PAGE = 50
 # What a form gives to the service.
-SUBMITTED = ("task", "environment", "system", "source", "visibility", "release_source", "allow_duplicate")
+SUBMITTED = (
+    *("task", "environment", "system", "source", "visibility", "release_source"),
+    *("wall_clock_seconds", "allow_duplicate"),
+)
 
 
 class MemberRequest(HttpRequest):

@@ -76,6 +76,13 @@ def test_a_refused_file_changes_nothing(act: Act, path: str, given: dict[str, st
     assert read(act().get(f"{path}files/"))["files"] == []
 
 
+def test_a_file_brings_how_long_its_agent_worked(act: Act, path: str) -> None:
+    body = {"name": "l1-09.py", "source": "x = 1", "wall_clock_seconds": 600}
+    assert read(act().post(f"{path}files/", body))["wall_clock_seconds"] == 600
+    assert read(act().get(f"{path}files/"))["files"][0]["wall_clock_seconds"] == 600
+    assert act().post(f"{path}files/", body | {"wall_clock_seconds": -1}).status_code == 400
+
+
 def test_a_body_over_the_cap_is_refused_before_it_is_read(act: Act, path: str) -> None:
     response = send(act(), path, "l1-09.py", "#" * (4 * SOURCE_CAP + 1))
     assert (response.status_code, response.headers["Content-Type"]) == (413, "application/problem+json")

@@ -68,6 +68,19 @@ def test_the_same_file_again_is_recognised(draft: Campaign, people: People) -> N
     assert [(file.name, file.text) for file in draft.files.all()] == [("l1-09.py", "x = 2")]
 
 
+def test_a_file_brings_how_long_its_agent_worked(draft: Campaign, people: People) -> None:
+    def put_one(seconds: int | None) -> services.Put:
+        return put_file(
+            campaign=draft, user=people.alice, name="l1-09.py", content="x = 1", wall_clock_seconds=seconds
+        )[1]
+
+    assert [put_one(None), put_one(600), put_one(600)] == ["added", "replaced", "recognised"]
+    with pytest.raises(ValidationError, match="Give whole seconds"):
+        put_one(0)
+    confirm_campaign(campaign=draft, user=people.alice)
+    assert Run.objects.get().wall_clock_seconds == 600
+
+
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
