@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
+from django.db.models import Count
 from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import timezone
@@ -18,6 +19,7 @@ from portal.notifications.models import Delivery, Notification, Preference, Webh
 from portal.review.trail import record_event
 from portal.runs.labels import OUTCOME_LABELS
 from portal.runs.models import Run
+from portal.runs.querysets import RunQuerySet
 from verifier.verdict import Outcome
 
 Switches = dict[str, tuple[bool, bool]]
@@ -37,6 +39,12 @@ def notify(
     *, kind: str, team: Team, text: str, run: Run | None = None, actor: User | None = None
 ) -> list[Notification]:
     """Tell the members of `team`, and its webhook, but not the `actor` who did it. Call it inside your transaction."""
+    told = _tell_people(kind, team, text, run, actor)
+    _call_webhook(kind, team, text, run)
+    return told
+
+
+def _tell_people(kind: str, team: Team, text: str, run: Run | None, actor: User | None = None) -> list[Notification]:
     readers = [user for user in list_readers(team, run) if user != actor]
     switches = {row.user_id: row for row in Preference.objects.filter(kind=kind, user__in=readers)}
     told = []
@@ -47,7 +55,6 @@ def notify(
             told.append(row)
             if wanted.by_mail:
                 Delivery.objects.create(notification=row)
-    _call_webhook(kind, team, text, run)
     return told
 
 
@@ -78,15 +85,32 @@ def build_payload(kind: str, team: Team, text: str, run: Run | None) -> dict[str
     }
 
 
+@transaction.atomic
 def notify_verdict(*, run: Run) -> None:
-    """Tell the team of a run how it ended."""
+    """Tell the team of a run how it ended; of a campaign its webhook each time, and people once when all has ended."""
     verdict = run.verdict
     if verdict is None:
         words = "could not be judged, because the verifier failed. It costs no quota"
     else:
         words = OUTCOME_LABELS[Outcome(verdict.outcome)].lower()
         words += f" ({verdict.primary_failure})" if verdict.primary_failure else ""
-    notify(kind=Kind.VERDICT, team=run.team, run=run, text=f"{run.task_id} by {run.system}: {words}.")
+    text = f"{run.task_id} by {run.system}: {words}."
+    if run.campaign_id is None or (verdict is not None and verdict.number > 1):
+        notify(kind=Kind.VERDICT, team=run.team, run=run, text=text)
+        return
+    _call_webhook(Kind.VERDICT, run.team, text, run)
+    runs = Run.objects.filter(campaign=run.campaign_id)
+    if not runs.open().exists():
+        _tell_people(Kind.VERDICT, run.team, f"The campaign of {run.system} has ended: {count_ends(runs)}.", run)
+
+
+def count_ends(runs: RunQuerySet) -> str:
+    """Return in words how many of `runs` ended how."""
+    judged = runs.filter(verdict__isnull=False).order_by("verdict__outcome")
+    outcomes = judged.values_list("verdict__outcome").annotate(Count("pk"))
+    words = [f"{count} {OUTCOME_LABELS[Outcome(outcome)].lower()}" for outcome, count in outcomes]
+    without = runs.filter(verdict__isnull=True).count()
+    return ", ".join(words + ([f"{without} without a verdict"] if without else []))
 
 
 def mark_read(*, user: User) -> None:
