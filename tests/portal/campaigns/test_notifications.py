@@ -28,7 +28,7 @@ def test_people_are_told_once_of_a_whole_campaign(
     finish(first)
     assert not Notification.objects.exists()
     finish(second, reject)
-    words = "The campaign of Hand-written has ended: 1 accepted, 1 rejected, 1 without a verdict."
+    words = "All runs of a campaign of Hand-written have ended: 2 of 3 have a verdict."
     assert set(Notification.objects.values_list("user__username", "text")) == {("alice", words), ("bob", words)}
     # A program is told of each run.
     assert Delivery.objects.filter(webhook__isnull=False).count() == 2
