@@ -143,6 +143,14 @@ class SelectionForm(forms.Form):
     def _offer(self, name: str, nothing: str, choices: list[tuple[str, str]]) -> None:
         cast(forms.ChoiceField, self.fields[name]).choices = [("", nothing), *choices]
 
+    def say_what_fits(self, name: str) -> str:
+        """Return what the field `name` takes, in words."""
+        field = self.fields[name]
+        if not isinstance(field, forms.ChoiceField):
+            return "write a day as 2026-01-31"
+        choices = cast("list[tuple[str, str]]", field.choices)
+        return f"choose one of {', '.join(value for value, _ in choices if value)}"
+
     def read(self) -> Selection:
         """Return what was asked for, as far as it is understood."""
         self.is_valid()

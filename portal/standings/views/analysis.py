@@ -20,6 +20,8 @@ from portal.standings.views.page import Page
 from portal.systems.models import System
 from verifier.verdict import FailureMode
 
+LONGEST_NAMED = 60
+
 
 def read_targets(page: Page) -> dict[str, LevelTargets]:
     """Return what the certified targets of each level add up to."""
@@ -119,6 +121,8 @@ def show_comparison(request: HttpRequest) -> HttpResponse:
     asked = list(dict.fromkeys(request.GET.getlist("systems")))
     by_slug = {system.slug: system for system in offered}
     chosen = [by_slug[slug] for slug in asked if slug in by_slug]
+    # Whatever an address holds, a page names only a few short ones.
+    missing = [slug[:LONGEST_NAMED] for slug in asked if slug not in by_slug][:MOST]
     comparison = None
     if FEWEST <= len(chosen) <= MOST:
         comparison = build_comparison(tallies, [system.pk for system in chosen])
@@ -129,6 +133,7 @@ def show_comparison(request: HttpRequest) -> HttpResponse:
         offered=offered,
         asked=asked,
         chosen=chosen,
+        missing=missing,
         fewest=FEWEST,
         most=MOST,
         comparison=comparison,

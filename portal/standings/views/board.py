@@ -132,7 +132,7 @@ class Refused(Exception):
     """A file is asked for by filters that are not understood; it must not quietly hold more than was asked for."""
 
     def __init__(self, form: SelectionForm) -> None:
-        super().__init__("\n".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()))
+        super().__init__("\n".join(f"{name}: {form.say_what_fits(name)}" for name in form.errors))
 
 
 def read_export(request: HttpRequest) -> Export:
