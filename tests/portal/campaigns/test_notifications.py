@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pytest
+from django.db import connection
+
 from portal.campaigns.models import Campaign
 from portal.campaigns.services import confirm_campaign, show_campaign
 from portal.notifications.models import Delivery, Notification
@@ -9,6 +12,8 @@ from portal.runs.services import cancel_run
 from tests.conftest import People, Submit
 from tests.portal.campaigns.conftest import Put
 from tests.portal.factories import reject
+from tests.portal.ops.test_worker_role import be, claim, role  # noqa: F401  a fixture
+from tests.portal.ops.test_worker_role import finish as finish_held
 from tests.portal.pages.conftest import Finish, finish  # noqa: F401  a fixture
 
 
@@ -37,3 +42,13 @@ def test_people_are_told_once_of_a_whole_campaign(
 def test_of_a_lone_run_people_are_told_at_once(submit: Submit, finish: Finish) -> None:  # noqa: F811
     finish(submit())
     assert Notification.objects.get().text == "l1-09 by Hand-written: accepted."
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL has roles: make test-postgres")
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_of_few_rights_tells_of_a_campaign(draft: Campaign, put: Put, people: People, role: str) -> None:  # noqa: F811
+    put("l1-09.py")
+    confirm_campaign(campaign=draft, user=people.alice)
+    with be(role):
+        finish_held(claim())
+    assert Notification.objects.get().text.endswith("have ended: 1 of 1 have a verdict.")
