@@ -87,6 +87,7 @@ ADDRESSES: dict[str, Rule] = {
     "campaigns:remove_files": Rule(write=TEAM),
     "campaigns:confirm": Rule(write=TEAM),
     "campaigns:discard": Rule(write=TEAM),
+    "campaigns:cancel": Rule(write=TEAM),
     "campaigns:visibility": Rule(write=TEAM),
     # Reviews. That nobody decides on a run of their own team is a question of the run.
     "review:queue": Rule(REVIEWERS),
@@ -171,6 +172,7 @@ OPERATIONS: dict[str, Roles] = {
     "POST /api/v1/campaigns/": SIGNED_IN,
     "GET /api/v1/campaigns/{public_id}/": TEAM,
     "PATCH /api/v1/campaigns/{public_id}/": TEAM,
+    "POST /api/v1/campaigns/{public_id}/cancel/": TEAM,
     "POST /api/v1/campaigns/{public_id}/confirm/": TEAM,
     "POST /api/v1/campaigns/{public_id}/discard/": TEAM,
     "GET /api/v1/campaigns/{public_id}/files/": TEAM,

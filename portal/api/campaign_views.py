@@ -36,6 +36,7 @@ from portal.campaigns.models import Campaign
 from portal.campaigns.preview import build_preview
 from portal.campaigns.services import (
     Put,
+    cancel_campaign,
     confirm_campaign,
     create_campaign,
     discard_campaign,
@@ -223,4 +224,21 @@ class CampaignDiscarding(APIView):
     def discard(self, request: Request, public_id: UUID) -> Response:
         """Discard the draft."""
         discard_campaign(campaign=find_own_campaign(request, public_id), user=get_user(request))
+        return show_detail(request, public_id)
+
+
+class CampaignCancellation(APIView):
+    """The end of runs before their verdicts."""
+
+    permission_classes = [MemberPermission]
+
+    @extend_schema(request=None, responses=CampaignDetail)
+    def post(self, request: Request, public_id: UUID) -> Response:
+        """Cancel the runs that have no verdict yet; a worker is asked to stop those in progress."""
+        body = read_body(request)
+        return answer_once(request, get_user(request), body, lambda: self.cancel(request, public_id))
+
+    def cancel(self, request: Request, public_id: UUID) -> Response:
+        """Cancel the runs."""
+        cancel_campaign(campaign=find_own_campaign(request, public_id), user=get_user(request))
         return show_detail(request, public_id)

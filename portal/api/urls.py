@@ -32,6 +32,7 @@ urlpatterns = [
     ),
     path("campaigns/<uuid:public_id>/confirm/", campaign_views.CampaignConfirmation.as_view(), name="confirm_campaign"),
     path("campaigns/<uuid:public_id>/discard/", campaign_views.CampaignDiscarding.as_view(), name="discard_campaign"),
+    path("campaigns/<uuid:public_id>/cancel/", campaign_views.CampaignCancellation.as_view(), name="cancel_campaign"),
     path("me/", views.Me.as_view(), name="me"),
     path("schema/", SpectacularJSONAPIView.as_view(), name="schema"),
     path("docs/", require_safe(TemplateView.as_view(template_name="api/docs.html")), name="docs"),

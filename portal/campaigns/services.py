@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from datetime import timedelta
 from enum import StrEnum
@@ -18,7 +19,14 @@ from portal.catalog.models import Environment
 from portal.review.trail import record_event
 from portal.runs.models import Run
 from portal.runs.quotas import claim_quota
-from portal.runs.services import check_environment, check_source, check_visibility, check_wall_clock, queue_run
+from portal.runs.services import (
+    cancel_run,
+    check_environment,
+    check_source,
+    check_visibility,
+    check_wall_clock,
+    queue_run,
+)
 from portal.runs.uploads import UploadError
 from portal.standings.services import refresh_standing
 from portal.systems.models import System
@@ -254,3 +262,16 @@ def show_campaign(*, campaign: Campaign, user: User, visibility: str, release_so
         refresh_standing(environment_id=row.environment_id, system_id=row.system_id)
     record_event(actor=user, action="campaign.show", subject=row, before=before, after=describe(row))
     return row
+
+
+@transaction.atomic
+def cancel_campaign(*, campaign: Campaign, user: User) -> int:
+    """Cancel the runs of a campaign that have no verdict yet, and return how many. Raises PermissionDenied."""
+    _check_member(campaign.system, user)
+    cancelled = 0
+    for run in campaign.runs.awaiting_verdict().filter(cancel_requested_at__isnull=True):
+        # Some get their verdict meanwhile.
+        with contextlib.suppress(ValidationError):
+            cancel_run(run=run, user=user)
+            cancelled += 1
+    return cancelled

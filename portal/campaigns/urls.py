@@ -15,5 +15,6 @@ urlpatterns = [
     path("<uuid:public_id>/files/remove/", views.remove, name="remove_files"),
     path("<uuid:public_id>/confirm/", views.confirm, name="confirm"),
     path("<uuid:public_id>/discard/", views.discard, name="discard"),
+    path("<uuid:public_id>/cancel/", views.cancel, name="cancel"),
     path("<uuid:public_id>/visibility/", views.change_visibility, name="visibility"),
 ]

@@ -23,6 +23,7 @@ from portal.campaigns.services import (
     MAXIMUM_FILES,
     CampaignConflict,
     Put,
+    cancel_campaign,
     confirm_campaign,
     create_campaign,
     discard_campaign,
@@ -240,6 +241,15 @@ def discard(request: MemberRequest, public_id: UUID) -> HttpResponse:
         return tell_conflict(request, public_id, conflict)
     messages.success(request, "The draft was discarded.")
     return redirect("campaigns:campaign_list")
+
+
+@require_POST
+@login_required
+def cancel(request: MemberRequest, public_id: UUID) -> HttpResponse:
+    """Cancel the runs of a campaign that have no verdict yet."""
+    cancelled = cancel_campaign(campaign=get_own_campaign(request, public_id), user=request.user)
+    messages.success(request, f"Runs: {cancelled} cancelled; one that a worker has at work ends within seconds.")
+    return redirect("campaigns:campaign", public_id=public_id)
 
 
 @require_POST

@@ -159,6 +159,14 @@ def test_a_spent_quota_takes_none(act: Act, path: str, people: People, submit: S
     assert Run.objects.count() == 1
 
 
+def test_runs_of_a_campaign_are_cancelled_together(act: Act, path: str) -> None:
+    send(act(), path, "l1-09/1.py")
+    send(act(), path, "l1-09/2.py")
+    act().post(f"{path}confirm/")
+    assert act("charlie").post(f"{path}cancel/").status_code == 404
+    assert read(act().post(f"{path}cancel/"))["states"] == {"cancelled": 2}
+
+
 def test_a_discarded_draft_takes_nothing(act: Act, path: str) -> None:
     assert read(act().post(f"{path}discard/"))["state"] == "discarded"
     assert "was discarded" in read(send(act(), path, "l1-09.py"))["detail"]

@@ -175,6 +175,24 @@ def test_visibility_is_changed_for_all(browser: Browser, put: Put, draft: Campai
     assert (run.visibility, run.source_released) == ("public", True)
 
 
+def test_the_runs_that_wait_are_cancelled_together(
+    browser: Browser,
+    put: Put,
+    draft: Campaign,
+    people: People,
+    finish: Finish,  # noqa: F811
+) -> None:
+    for number in (1, 2, 3):
+        put(f"l1-09/{number}.py")
+    confirm_campaign(campaign=draft, user=people.alice)
+    finish(Run.objects.get(repetition=1))
+    assert "Cancel the runs without a verdict" in browser.read()
+    browser.post("cancel")
+    assert "Runs: 2 cancelled" in browser.read()
+    assert list(Run.objects.order_by("repetition").values_list("state", flat=True)) == ["finished", *["cancelled"] * 2]
+    assert "Cancel the runs without a verdict" not in browser.read()
+
+
 def test_progress_is_sent_when_it_changes(
     browser: Browser,
     put: Put,
@@ -203,7 +221,7 @@ def test_who_sees_a_campaign(visit: Visit, put: Put, role: str, draft_status: in
     put("l1-09.py")
     draft, client = Campaign.objects.get(), visit(role)
     assert client.get(f"/campaigns/{draft}/").status_code == draft_status
-    for step in ("files", "files/remove", "confirm", "discard", "visibility"):
+    for step in ("files", "files/remove", "confirm", "discard", "cancel", "visibility"):
         if role != "bob":
             assert client.post(f"/campaigns/{draft}/{step}/").status_code == min(draft_status, 404)
     Campaign.objects.update(state="submitted", submitted_at=timezone.now())
