@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import cache as cache_once
 from itertools import starmap
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from django.core.cache import cache
@@ -27,7 +29,7 @@ _KEY = ("environment", "system", "task", "task__level", "task__family")
 # What is counted of each task, in the order of a tally; columns of `TaskStanding` have the same names.
 FIGURES = (
     "runs", "targeted", "passed", "cleared", "below_target", "rejected", "rejected_fast", "captured",
-    "mean_log_speedup", "clocked", "wall_clock_seconds",
+    "speedups", "mean_log_speedup", "clocked", "wall_clock_seconds",
 )  # fmt: skip
 # What a row keeps of its task beside them. Times are slow to read, and few pages show them.
 KEPT_FIGURES = (*FIGURES, "latest")
@@ -49,6 +51,7 @@ class Tally(NamedTuple):
     rejected: int
     rejected_fast: int
     captured: float
+    speedups: int
     mean_log_speedup: float | None
     clocked: int
     wall_clock_seconds: int
@@ -93,6 +96,7 @@ def count_figures(verdicts: VerdictQuerySet, *groups: str) -> QuerySet[Verdict, 
         "rejected": Count("pk", filter=rejected),
         "rejected_fast": Count("pk", filter=rejected & Q(measured_speedup__gte=F("target"))),
         "captured": Sum("capture", default=0.0),
+        "speedups": Count("pk", filter=Q(speedup__gt=0)),
         "mean_log_speedup": Avg(Ln("speedup"), filter=Q(speedup__gt=0)),
         "clocked": Count("run__wall_clock_seconds"),
         "wall_clock_seconds": Sum("run__wall_clock_seconds", default=0),
@@ -116,17 +120,39 @@ def _select_verdicts(selection: Selection) -> VerdictQuerySet:
     return Verdict.objects.standing_on(selection.as_of or date.max).filter(run__in=runs)
 
 
+def add_tallies(first: Tally, second: Tally) -> Tally:
+    """Return what the runs of two tallies of one task add up to."""
+    speedups = first.speedups + second.speedups
+    logarithms = [one.speedups * one.mean_log_speedup for one in (first, second) if one.mean_log_speedup is not None]
+    sums = {
+        name: getattr(first, name) + getattr(second, name)
+        for name in FIGURES
+        if name not in ("mean_log_speedup", "speedups")
+    }
+    return first._replace(**sums, speedups=speedups, mean_log_speedup=sum(logarithms) / speedups if speedups else None)
+
+
+def merge_tallies(tallies: Iterable[Tally]) -> list[Tally]:
+    """Return one tally a task, where the runs of a task as it was at several times were counted apart."""
+    merged: dict[tuple[str, int, str], Tally] = {}
+    for tally in tallies:
+        key = (tally.environment, tally.system, tally.task)
+        known = merged.get(key)
+        merged[key] = add_tallies(known, tally) if known else tally
+    return list(merged.values())
+
+
 def read_tallies(selection: Selection) -> list[Tally]:
-    """Return the tallies of the runs that `selection` asks for."""
-    if selection.counts_runs:
+    """Return the tallies of the runs that `selection` asks for. As of an earlier day there are no rows, only runs."""
+    if selection.as_of:
         return [Tally(*figures) for *figures, _ in count_figures(_select_verdicts(selection), *_KEY)]
     rows = TaskStanding.objects.filter(**selection.conditions)
-    return list(starmap(Tally, rows.values_list(*_KEY, *FIGURES)))
+    return merge_tallies(starmap(Tally, rows.values_list(*_KEY, *FIGURES)))
 
 
 def read_failures(selection: Selection) -> list[FailureCount]:
     """Return how the runs that `selection` asks for failed, by system and level."""
-    if not selection.counts_runs:
+    if not selection.as_of:
         return read_figures(selection)[1]
     return _add_failures(count_failures(_select_verdicts(selection), "environment", "system", "task__level"))
 
@@ -152,7 +178,7 @@ def read_fast_failures(selection: Selection) -> list[tuple[FailureMode, int]]:
 
 def read_latest(selection: Selection) -> dict[tuple[str, int], datetime]:
     """Return by environment and system when the last verdict came in of the runs that `selection` asks for."""
-    if selection.counts_runs:
+    if selection.as_of:
         verdicts = _select_verdicts(selection).order_by().values_list("run__environment", "run__system")
         found = list(verdicts.annotate(Max("created_at")))
     else:
@@ -161,18 +187,23 @@ def read_latest(selection: Selection) -> dict[tuple[str, int], datetime]:
     return {(environment, system): latest for environment, system, latest in found}
 
 
+def read_rows(**conditions: Any) -> list[tuple[Tally, dict[str, int]]]:
+    """Return the rows that fulfil `conditions`, each with its runs by failure code; a task may have several."""
+    rows = TaskStanding.objects.filter(**conditions).values_list(*_KEY, *FIGURES, "failures")
+    return [(Tally(*figures), failures) for *figures, failures in rows]
+
+
 def read_figures(selection: Selection) -> tuple[list[Tally], list[FailureCount]]:
     """Return tallies and failures of the runs that `selection` asks for: with one query, where there are rows."""
-    if selection.counts_runs:
+    if selection.as_of:
         return read_tallies(selection), read_failures(selection)
-    rows = TaskStanding.objects.filter(**selection.conditions).values_list(*_KEY, *FIGURES, "failures")
-    pairs = [(Tally(*figures), failures) for *figures, failures in rows]
+    pairs = read_rows(**selection.conditions)
     failed = (
         (tally.environment, tally.system, tally.level, code, runs)
         for tally, failures in pairs
         for code, runs in failures.items()
     )
-    return [tally for tally, _ in pairs], _add_failures(failed)
+    return merge_tallies(tally for tally, _ in pairs), _add_failures(failed)
 
 
 def read_standings() -> list[StandingLine]:
@@ -191,7 +222,14 @@ def stamp_standings(standings: list[StandingLine]) -> str:
     return hashlib.sha256(repr(times).encode()).hexdigest()
 
 
+@cache_once
+def read_code() -> str:
+    """Return a token of this package's code: what other code has kept may have another shape."""
+    parts = [path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py"))]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
 def remember(name: str, selection: Selection, stamp: str, compute: Callable[[], Result]) -> Result:
     """Return what `compute` gives, or what it gave earlier under the same name, selection and stamp."""
-    key = f"standings-{hashlib.sha256(f'{name} {selection} {stamp}'.encode()).hexdigest()}"
+    key = f"standings-{hashlib.sha256(f'{name} {selection} {stamp} {read_code()}'.encode()).hexdigest()}"
     return cache.get_or_set(key, compute, KEPT_SECONDS)  # type: ignore[return-value]

@@ -36,11 +36,17 @@ class Standing(models.Model):
 
 
 class TaskStanding(models.Model):
-    """The same for one task, so that a board adds up rows and counts no runs. There is none where no run counts."""
+    """The same for one task as it once was, so that a board adds up rows and counts no runs.
+
+    There is none where no run counts.
+    """
 
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="task_standings")
     system = models.ForeignKey(System, on_delete=models.CASCADE, related_name="task_standings")
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="standings")
+    task_digest = models.CharField(
+        max_length=64, db_default="", help_text="The task's digest when they were submitted."
+    )
     runs = models.PositiveIntegerField()
     targeted = models.PositiveIntegerField(help_text="Runs judged against a target.")
     passed = models.PositiveIntegerField()
@@ -49,7 +55,8 @@ class TaskStanding(models.Model):
     rejected = models.PositiveIntegerField()
     rejected_fast = models.PositiveIntegerField()
     captured = models.FloatField(help_text="The sum of captures.")
-    mean_log_speedup = models.FloatField(null=True, help_text="Over runs with a counted speedup.")
+    speedups = models.PositiveIntegerField(db_default=0, help_text="Runs with a counted speedup.")
+    mean_log_speedup = models.FloatField(null=True, help_text="Over these.")
     clocked = models.PositiveIntegerField(
         db_default=0, help_text="Runs of which it is known how long the agent worked."
     )
@@ -59,7 +66,9 @@ class TaskStanding(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["environment", "system", "task"], name="task_standing_once"),
+            models.UniqueConstraint(
+                fields=["environment", "system", "task", "task_digest"], name="task_standing_once_per_digest"
+            ),
         ]
 
     def __str__(self) -> str:

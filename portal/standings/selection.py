@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from django import forms
 
-from portal.catalog.models import Environment, Release, Task
+from portal.catalog.models import Environment, Release, ReleasedTask, Task
 from portal.runs.querysets import RunQuerySet
 
 # What a board can be ordered by, with the words of its column.
@@ -53,11 +53,6 @@ class Selection:
         parts.append(f"judged by {self.as_of} UTC" if self.as_of else "")
         return ", ".join(filter(None, parts))
 
-    @property
-    def counts_runs(self) -> bool:
-        """True where only the runs tell: rows by task know neither an earlier day nor which release a run was made for."""
-        return bool(self.as_of or self.release)
-
     def change(self, **changes: Any) -> Selection:
         """Return the same selection with some fields changed."""
         return replace(self, **changes)
@@ -68,16 +63,17 @@ class Selection:
         return urlencode({"counted": "on"} | {name: str(value) for name, value in fields.items() if value})
 
     @property
-    def conditions(self) -> dict[str, str]:
-        """What a run, or a row by task, has to fulfil, apart from the date and the release."""
+    def conditions(self) -> dict[str, Any]:
+        """What a run, or a row by task, has to fulfil, apart from the date."""
         paths = {"environment": "environment", "level": "task__level", "family": "task__family", "dtype": "task__dtype"}
-        return {path: value for name, path in paths.items() if (value := getattr(self, name))}
+        found = {path: value for name, path in paths.items() if (value := getattr(self, name))}
+        if self.release:
+            found["task_digest__in"] = ReleasedTask.objects.filter(release=self.release).values("digest")
+        return found
 
     def narrow(self, runs: RunQuerySet) -> RunQuerySet:
         """Return those of `runs` that are asked for."""
         runs = runs.filter(**self.conditions)
-        if self.release:
-            runs = runs.of_release(self.release)
         return runs.judged_by(self.as_of) if self.as_of else runs
 
 

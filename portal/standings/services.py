@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 
 from portal.runs.models import Run, Verdict
-from portal.standings.counts import KEPT_FIGURES, count_failures, count_figures
+from portal.standings.counts import KEPT_FIGURES, Tally, count_failures, count_figures, merge_tallies, read_rows
 from portal.standings.models import Standing, TaskStanding
 from verifier.verdict import FailureCode
 
@@ -17,41 +17,48 @@ def _refresh_tasks(key: dict[str, Any], task_id: str | None) -> None:
     """Count again the runs of one task, or of all tasks, of one system in one environment."""
     narrowing = key if task_id is None else key | {"task_id": task_id}
     verdicts = Verdict.objects.current().filter(run__in=Run.objects.counted().filter(**narrowing))
-    failures: dict[str, dict[str, int]] = {}
-    for task, code, count in count_failures(verdicts, "task"):
-        failures.setdefault(task, {})[code] = count
-    rows = [
-        TaskStanding(
-            **key, task_id=task, failures=failures.get(task, {}), **dict(zip(KEPT_FIGURES, figures, strict=True))
+    failures: dict[tuple[str, str], dict[str, int]] = {}
+    for task, digest, code, count in count_failures(verdicts, "task", "task_digest"):
+        failures.setdefault((task, digest), {})[code] = count
+    rows = {
+        (task, digest): TaskStanding(
+            **key,
+            task_id=task,
+            task_digest=digest,
+            failures=failures.get((task, digest), {}),
+            **dict(zip(KEPT_FIGURES, figures, strict=True)),
         )
-        for task, *figures in count_figures(verdicts, "task")
-    ]
+        for task, digest, *figures in count_figures(verdicts, "task", "task_digest")
+    }
     TaskStanding.objects.bulk_create(
-        rows,
+        rows.values(),
         update_conflicts=True,
-        unique_fields=["environment", "system", "task"],
+        unique_fields=["environment", "system", "task", "task_digest"],
         update_fields=[*KEPT_FIGURES, "failures"],
     )
-    TaskStanding.objects.filter(**narrowing).exclude(task__in=[row.task_id for row in rows]).delete()
+    known = TaskStanding.objects.filter(**narrowing)
+    gone = [pk for pk, *row in known.values_list("pk", "task", "task_digest") if tuple(row) not in rows]
+    known.filter(pk__in=gone).delete()
 
 
-def _add_up(rows: Sequence[TaskStanding]) -> dict[str, Any]:
+def _add_up(rows: Sequence[tuple[Tally, dict[str, int]]]) -> dict[str, Any]:
     """Return the figures of a system from those of its tasks. In the mean speedup every task weighs the same."""
+    tasks = merge_tallies(tally for tally, _ in rows)
     sums = {
-        name: sum(getattr(row, name) for row in rows)
+        name: sum(getattr(task, name) for task in tasks)
         for name in ("runs", "passed", "below_target", "rejected", "rejected_fast")
     }
-    logs = [row.mean_log_speedup for row in rows if row.mean_log_speedup is not None]
+    logs = [task.mean_log_speedup for task in tasks if task.mean_log_speedup is not None]
     modes: Counter[str] = Counter()
-    for row in rows:
-        for code, count in row.failures.items():
+    for _, failures in rows:
+        for code, count in failures.items():
             modes[FailureCode(code).mode] += count
     return sums | {
         "accepted": sums["runs"] - sums["passed"] - sums["below_target"] - sums["rejected"],
-        "tasks": len(rows),
-        "tasks_covered": sum(row.cleared > 0 for row in rows),
-        "tasks_passed_once": sum(row.passed > 0 for row in rows),
-        "tasks_passed_twice": sum(row.passed > 1 for row in rows),
+        "tasks": len(tasks),
+        "tasks_covered": sum(task.cleared > 0 for task in tasks),
+        "tasks_passed_once": sum(task.passed > 0 for task in tasks),
+        "tasks_passed_twice": sum(task.passed > 1 for task in tasks),
         "geometric_mean_speedup": math.exp(math.fsum(logs) / len(logs)) if logs else None,
         "failure_modes": dict(modes),
     }
@@ -65,7 +72,7 @@ def refresh_standing(*, environment_id: str, system_id: int, task_id: str | None
     # Of two verdicts at once the second waits here, and then counts the first too.
     standing = Standing.objects.select_for_update().get(**key)
     _refresh_tasks(key, task_id)
-    for name, value in _add_up(list(TaskStanding.objects.filter(**key))).items():
+    for name, value in _add_up(read_rows(**key)).items():
         setattr(standing, name, value)
     standing.save()
     return standing
