@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import RequestDataTooBig, TooManyFilesSent
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -38,6 +38,6 @@ def report_ready(_request: HttpRequest) -> JsonResponse:
 
 def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Say why a request was refused: too large, or not readable."""
-    if isinstance(exception, RequestDataTooBig):
+    if isinstance(exception, RequestDataTooBig | TooManyFilesSent):
         return render(request, "413.html", status=413)
     return render(request, "400.html", status=400)

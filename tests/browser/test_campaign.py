@@ -167,7 +167,7 @@ def test_the_editor_numbers_its_lines(page: Page) -> None:
     assert text.evaluate("place => { place.scrollTop = 300; return place.scrollTop }") == 300
     expect(lines).to_have_js_property("scrollTop", 300)
     text.press("Tab")
-    expect(page.get_by_label("Everybody")).to_be_focused()
+    expect(page.get_by_label("How long the agent worked, in minutes")).to_be_focused()
     expect_no_fault(page)
 
 
@@ -185,6 +185,14 @@ def test_the_same_bytes_are_told_with_the_earlier_run(tolerant: Page) -> None:
     expect_no_fault(page)
     page.get_by_label("Submit the same bytes again all the same").check()
     page.get_by_role("button", name="Submit the run").click()
+    expect(page).to_have_url(re.compile("/runs/[0-9a-f-]{36}/$"))
+
+
+def test_a_double_click_submits_once(page: Page) -> None:
+    page.goto("/submit/")
+    page.get_by_label("Task").select_option("l1-09")
+    page.get_by_label("Or its text").fill("class ModelNew: clicked = 2\n")
+    page.get_by_role("button", name="Submit the run").dblclick()
     expect(page).to_have_url(re.compile("/runs/[0-9a-f-]{36}/$"))
 
 

@@ -89,6 +89,14 @@ def test_of_many_files_the_bad_are_named_and_the_good_kept(browser: Browser, dra
     assert [file.name for file in draft.files.all()] == ["l1-09.py"]
 
 
+def test_too_many_files_at_a_time_are_told(browser: Browser, draft: Campaign) -> None:
+    uploads = [SimpleUploadedFile(f"l1-09_{number}.py", b"x = 1") for number in range(101)]
+    response = browser.post("files", files=uploads)
+    assert response.status_code == 413
+    assert "at most 100 files and 1 MB go at a time" in response.content.decode()
+    assert not draft.files.exists()
+
+
 def test_a_hostile_name_is_inert(browser: Browser, put: Put) -> None:
     put("<img src=x onerror=alert(1)>.py")
     assert "<img src=x" not in browser.read()
