@@ -168,13 +168,23 @@ def submit_folder(
         err.print(f"sent {number}: {escape(name)}", highlight=False)
     preview = place.get(f"/campaigns/{draft['id']}/files/").body
     show_preview(preview["files"])
-    if problems := [f"{row['name']}: {row['problem']}" for row in preview["files"] if row["problem"]]:
-        fix = "rename or remove them, then run this again; nothing was submitted"
-        raise fail(Exit.USAGE, tell_some(problems), fix, as_json=as_json)
+    check_preview(preview["files"], again=again or dry_run, as_json=as_json)
     if dry_run or not (yes or agrees(len(files))):
         err.print(f"Nothing was submitted. The draft is at {place.address}{draft['page']}", highlight=False)
         return None
     return confirm_draft(place, draft, preview["digest"], allow_duplicates=again)
+
+
+def check_preview(rows: Sequence[Body], *, again: bool, as_json: bool) -> None:
+    """End the command when no run can be made of some files, or when bytes are submitted twice without a word."""
+    if problems := [f"{row['name']}: {row['problem']}" for row in rows if row["problem"]]:
+        fix = "rename or remove them, then run this again; nothing was submitted"
+        raise fail(Exit.USAGE, tell_some(problems), fix, as_json=as_json)
+    same = [row["name"] for row in rows if row["earlier_run"] or row["twin"]]
+    if same and not again:
+        message = f"the same bytes are submitted for the same task already: {tell_some(same)}"
+        fix = "remove them, or submit them again with --again; nothing was submitted"
+        raise fail(Exit.USAGE, message, fix, as_json=as_json)
 
 
 def tell_some(lines: Sequence[str]) -> str:
@@ -192,7 +202,7 @@ def show_preview(rows: Sequence[Body]) -> None:
     """Print what each file would become, on stderr."""
     table = Table("file", "task", "repetition", "bytes", "problem", box=None)
     for row in rows:
-        same = row["earlier_run"] or row["twin"]
+        same = f"run {row['earlier_run'][:8]}" if row["earlier_run"] else row["twin"]
         problem = row["problem"] or (f"same bytes as {same}" if same else "")
         cells = [row["name"], row["task"] or "", str(row["repetition"] or ""), str(row["bytes"]), problem]
         table.add_row(*map(escape, cells))

@@ -179,6 +179,14 @@ def test_a_file_that_is_gone_leaves_the_draft(kq: Command, folder: Path) -> None
     assert Run.objects.filter(source__text__contains="changed = True").exists()
 
 
+def test_a_folder_that_is_submitted_already_needs_a_word_more(kq: Command, folder: Path) -> None:
+    kq("submit", folder)
+    expect(kq("submit", folder), Exit.USAGE, "submit them again with --again; nothing was submitted")
+    assert Run.objects.count() == 3
+    assert kq("submit", folder, "--again").exit_code == Exit.OK
+    assert Run.objects.count() == 6
+
+
 def test_a_folder_with_a_stray_file_submits_nothing(kq: Command, folder: Path) -> None:
     (folder / "helpers.py").write_text("x = 1")
     expect(kq("submit", folder), Exit.USAGE, "night/helpers.py: No part of the name is a task")
