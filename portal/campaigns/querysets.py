@@ -29,7 +29,7 @@ class CampaignQuerySet(models.QuerySet["Campaign"]):
         return self.filter(changed_at__lt=moment)
 
     def for_lists(self) -> CampaignQuerySet:
-        """Join and count what a list shows."""
-        return self.select_related("system", "team", "environment", "created_by").annotate(
-            file_count=Count("files", distinct=True), run_count=Count("runs", distinct=True)
-        )
+        """Join and count what a list shows, the newest first."""
+        joined = self.select_related("system", "team", "environment", "created_by")
+        counted = joined.annotate(file_count=Count("files", distinct=True), run_count=Count("runs", distinct=True))
+        return counted.order_by("-created_at", "-id")

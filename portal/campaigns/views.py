@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import ValidationError
+from django.core.paginator import Paginator
 from django.db.models import Count, Max
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -42,7 +44,8 @@ from portal.systems.models import System
 from verifier.verdict import Outcome
 
 BAD_REQUEST, CONFLICT = 400, 409
-REFUSALS_SHOWN = 20
+CAMPAIGNS_PER_PAGE = 50
+_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 
 
 def get_campaign(request: HttpRequest, public_id: UUID) -> Campaign:
@@ -69,7 +72,8 @@ def get_own_campaign(request: HttpRequest, public_id: UUID) -> Campaign:
 def list_campaigns(request: MemberRequest) -> HttpResponse:
     """Show the campaigns of the visitor's teams: drafts to go on with, and what was submitted."""
     campaigns = Campaign.objects.visible_to(request.user).exclude(state=Campaign.State.DISCARDED).for_lists()
-    return render(request, "campaigns/list.html", {"campaigns": campaigns[:100]})
+    page = Paginator(campaigns, CAMPAIGNS_PER_PAGE).get_page(request.GET.get("page"))
+    return render(request, "campaigns/list.html", {"page": page})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -193,7 +197,7 @@ def describe_outcomes(outcomes: list[Put]) -> str:
 
 def read_numbers(request: HttpRequest) -> list[int]:
     """Return the numbers of files that a form chose."""
-    return [int(value) for value in request.POST.getlist("file") if value.isascii() and value.isdecimal()]
+    return [int(value) for value in request.POST.getlist("file") if _NUMBER.fullmatch(value)]
 
 
 @require_POST

@@ -120,7 +120,7 @@ def test_problems_are_shown_and_removed_together(browser: Browser, put: Put, dra
 def test_one_file_is_removed(browser: Browser, put: Put, draft: Campaign) -> None:
     file = put("l1-09.py")
     put("l2-01.py")
-    browser.post("files/remove", file=[str(file.pk), "no number", "9" * 40])
+    browser.post("files/remove", file=[str(file.pk), "no number", "9" * 40, "9" * 5000, "\u0663"])
     assert [file.name for file in draft.files.all()] == ["l2-01.py"]
 
 
@@ -162,6 +162,18 @@ def test_more_than_the_quota_is_told_before_and_after(browser: Browser, put: Put
     digest = build_preview(Campaign.objects.get(), people.alice).digest
     assert "2 runs" in browser.post("confirm", digest=digest).content.decode()
     assert not Run.objects.exists()
+
+
+def test_a_list_has_pages(
+    browser: Browser, draft: Campaign, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    common = {"system": draft.system, "team": draft.team, "environment": draft.environment}
+    Campaign.objects.bulk_create(Campaign(title=f"No. {n}", created_by=draft.created_by, **common) for n in range(60))
+    browser.client.get("/campaigns/")
+    with django_assert_max_num_queries(8):
+        page = browser.client.get("/campaigns/").content.decode()
+    assert "Page 1 of 2, 61 campaigns" in page
+    assert "First" in browser.client.get("/campaigns/?page=2").content.decode()
 
 
 def test_a_discarded_draft_says_so_in_the_other_tab(browser: Browser, put: Put) -> None:
