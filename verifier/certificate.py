@@ -53,6 +53,9 @@ class Certificate(BaseModel):
     task: str = ""
     environment: str = ""
     certified: bool = True
+    finished: bool = Field(
+        default=True, description="whether every session that decides was measured; else it can be resumed"
+    )
     reason: str = Field("", description="why the task has no target here")
     target: float | None = Field(None, gt=0, allow_inf_nan=False)
     margin: float | None = Field(None, description="by how much the last session cleared the target: 0.07 is 7 %")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from verifier.environment import EnvironmentSpecification
 from verifier.judge import Plan, name_task, share_gpu, verify
 from verifier.limits import (
     LARGEST_BUDGET_RATIO,
+    LEAST_SESSIONS,
     LEAST_SPEEDUP,
     LOWEST_TARGET,
     MOST_SESSIONS,
@@ -22,10 +24,16 @@ from verifier.limits import (
     choose_limits,
 )
 from verifier.task import Task
-from verifier.turns import Turns
 from verifier.verdict import Outcome, TimingRecord, Verdict
 
 Progress = Callable[[dict[str, Any]], None]
+Keep = Callable[[Task, Certificate], object]
+
+UNFINISHED = "another session has to be measured"
+
+
+def forget(task: Task, certificate: Certificate) -> None:
+    """Keep an unfinished certificate nowhere."""
 
 
 class CertificationError(Exception):
@@ -73,11 +81,10 @@ def measure(
     task: Task,
     environment: EnvironmentSpecification,
     progress: Progress,
-    turns: Turns | None = None,
-    sharing: int = 1,
+    plan: Plan | None = None,
 ) -> tuple[Session, Verdict]:
     """Verify the certified solution once, in processes of its own. Raises CertificationError."""
-    plan = Plan(choose_limits(environment), turns=turns, sharing=sharing, use_target=False)
+    plan = replace(plan or Plan(choose_limits(environment)), use_target=False)
     verdict = verify(task, (task.path / "certified.py").read_bytes(), environment, progress, plan)
     timing = verdict.evidence.timing
     if verdict.outcome not in (Outcome.ACCEPTED, Outcome.BELOW_TARGET) or timing is None:
@@ -119,42 +126,73 @@ def decide(sessions: Sequence[Session]) -> Decision:
     return Decision(target)
 
 
-def certify(
+def certify(  # noqa: PLR0913 - all named at the call
     task: Task,
     environment: EnvironmentSpecification,
     progress: Progress,
-    turns: Turns | None = None,
-    sharing: int = 1,
-) -> tuple[Certificate, list[Verdict]]:
-    """Return a certificate and the verdicts behind it. Raises CertificationError or SandboxUnavailable.
+    *,
+    plan: Plan | None = None,
+    earlier: Sequence[Session] = (),
+    keep: Keep = forget,
+) -> tuple[Certificate, Verdict]:
+    """Return a certificate and the last verdict behind it. Raises CertificationError or SandboxUnavailable.
 
-    Two sessions; a third when the second does not clear what the first set.
+    Two sessions; a third when the second does not clear what the first set. `earlier` are those that a certification
+    of the same files had when it was broken off, and `keep` is given an unfinished certificate after each but the last.
     """
     digests = compute_digests(task)
-    measured: list[tuple[Session, Verdict]] = []
-    decision = Decision(None, open=True)
-    while decision.open and len(measured) < MOST_SESSIONS:
-        progress({"event": "session", "t": 0.0, "number": len(measured) + 1})
-        measured.append(measure(task, environment, progress, turns, sharing))
-        if len(measured) > 1:
-            decision = decide([session for session, _ in measured])
-    if compute_digests(task) != digests:
-        raise CertificationError("files of the task changed during the certification")
-    sessions = [session for session, _ in measured]
-    verdicts = [verdict for _, verdict in measured]
-    return make_certificate(task, environment, decision, sessions, verdicts[-1]), verdicts
+    sessions = list(earlier)
+    while True:
+        progress({"event": "session", "t": 0.0, "number": len(sessions) + 1})
+        session, verdict = measure(task, environment, progress, plan)
+        if compute_digests(task) != digests:
+            raise CertificationError("files of the task changed during the certification")
+        sessions.append(session)
+        decision = decide(sessions) if len(sessions) >= LEAST_SESSIONS else Decision(None, UNFINISHED, open=True)
+        if len(sessions) >= MOST_SESSIONS:
+            decision = decision._replace(open=False)
+        certificate = make_certificate(task, environment, decision, sessions, verdict)
+        if certificate.finished:
+            return certificate, verdict
+        keep(task, certificate)
 
 
-def certify_all(
-    tasks: Sequence[Task], environment: EnvironmentSpecification, progress: Progress, jobs: int
-) -> Iterator[tuple[Task, tuple[Certificate, list[Verdict]] | CertificationError]]:
+def list_earlier(task: Task, environment: EnvironmentSpecification) -> list[Session]:
+    """Return the sessions of a certification of the files as they are that was broken off. Raises TaskError."""
+    certificate = load_certificate(task, environment.slug)
+    if certificate is None or certificate.finished or not is_current(task, certificate):
+        return []
+    return certificate.sessions
+
+
+def certify_all(  # noqa: PLR0913 - all named at the call
+    tasks: Sequence[Task],
+    environment: EnvironmentSpecification,
+    progress: Progress,
+    *,
+    jobs: int,
+    resume: bool = False,
+    keep: Keep = forget,
+) -> Iterator[tuple[Task, tuple[Certificate, Verdict] | CertificationError]]:
     """Certify tasks, some at a time, and yield each with its certificate or what failed. Timed calls run alone.
 
-    Raises SandboxUnavailable and InfrastructureFault.
+    With `resume` sessions of a certification that was broken off count. Raises SandboxUnavailable, TaskError and
+    InfrastructureFault.
     """
+    earlier = {task.id: list_earlier(task, environment) if resume else [] for task in tasks}
     with share_gpu(environment, jobs) as (pool, turns):
+        plan = Plan(choose_limits(environment), turns=turns, sharing=jobs)
         futures = {
-            pool.submit(certify, task, environment, name_task(progress, task), turns, jobs): task for task in tasks
+            pool.submit(
+                certify,
+                task,
+                environment,
+                name_task(progress, task),
+                plan=plan,
+                earlier=earlier[task.id],
+                keep=keep,
+            ): task
+            for task in tasks
         }
         for future in as_completed(futures):
             try:
@@ -178,11 +216,12 @@ def make_certificate(
         task=task.id,
         environment=environment.slug,
         certified=target is not None,
+        finished=not decision.open,
         reason=decision.reason,
         target=target,
         margin=None if target is None else round((sessions[-1].speedup or 0.0) / target - 1.0, 4),
         floor_ms=timing.floor_milliseconds if timing else None,
-        sessions=sessions,
+        sessions=list(sessions),
         date=datetime.now(UTC).date().isoformat(),
         verifier_version=verdict.verifier_version,
         versions=verdict.versions,
@@ -192,8 +231,12 @@ def make_certificate(
 
 
 def is_certified(task: Task, environment: EnvironmentSpecification) -> bool:
-    """Return whether a task has a certificate of this verifier for the files as they are. Raises TaskError."""
+    """Return whether a task has a finished certificate of this verifier for the files as they are. Raises TaskError."""
     certificate = load_certificate(task, environment.slug)
-    if certificate is None or certificate.verifier_version != __version__:
-        return False
-    return bool(certificate.digests) and not list_changed(task, certificate)
+    return certificate is not None and certificate.finished and is_current(task, certificate)
+
+
+def is_current(task: Task, certificate: Certificate) -> bool:
+    """Return whether a certificate is of this verifier and of the files as they are."""
+    current = certificate.verifier_version == __version__ and bool(certificate.digests)
+    return current and not list_changed(task, certificate)

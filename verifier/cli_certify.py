@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -123,7 +124,10 @@ def certify(
     ] = "h200",
     jobs: JobsOption = 1,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Leave out what has a certificate for the files as they are.")
+        bool,
+        typer.Option(
+            "--resume", help="Leave out what has a certificate for the files as they are, and go on from there."
+        ),
     ] = False,
     verdicts: Annotated[Path | None, typer.Option(help="A folder for the last verdict of each task.")] = None,
     as_json: JsonOption = False,
@@ -139,7 +143,7 @@ def certify(
     chosen = choose_tasks(tasks or [], every=every, as_json=as_json)
     left = leave_out_certified(chosen, specification) if resume else chosen
     with explain_host(as_json=as_json):
-        results = certify_each(left, specification, verdicts, progress, jobs)
+        results = certify_each(left, specification, verdicts, progress, jobs=jobs, resume=resume)
     failed = {name: text for name, text in results.items() if isinstance(text, str)}
     if as_json:
         written = {
@@ -163,21 +167,30 @@ def leave_out_certified(tasks: list[Task], environment: EnvironmentSpecification
 
 
 def certify_each(
-    tasks: list[Task], environment: EnvironmentSpecification, verdicts: Path | None, progress: ProgressKind, jobs: int
+    tasks: list[Task],
+    environment: EnvironmentSpecification,
+    verdicts: Path | None,
+    progress: ProgressKind,
+    *,
+    jobs: int,
+    resume: bool,
 ) -> dict[str, Certificate | str]:
     """Certify tasks and say so as each ends; return its certificate, or why there is none."""
     from verifier.certification import CertificationError, certify_all
 
     results: dict[str, Certificate | str] = {}
-    for task, found in certify_all(tasks, environment, lambda event: show_progress(progress, event), jobs):
+    certifying = certify_all(
+        tasks, environment, partial(show_progress, progress), jobs=jobs, resume=resume, keep=write_certificate
+    )
+    for task, found in certifying:
         if isinstance(found, CertificationError):
             err.print(f"[bold red]{task.id}[/]: {escape(str(found))}", highlight=False)
             results[task.id] = str(found)
             keep_verdict(found.verdict, verdicts, task)
             continue
-        certificate, sessions = found
+        certificate, verdict = found
         path = write_certificate(task, certificate)
-        keep_verdict(sessions[-1], verdicts, task)
+        keep_verdict(verdict, verdicts, task)
         err.print(describe_certificate(certificate, path), highlight=False)
         results[task.id] = certificate
     return results

@@ -63,6 +63,7 @@ LEAST_SPEEDUP = 1.05
 # A certified solution leaves the rest of the error budget to those of others.
 LARGEST_BUDGET_RATIO = 1 / 3
 # Sessions after which a target is given up.
+LEAST_SESSIONS = 2
 MOST_SESSIONS = 3
 # More digits than these would claim to be measured.
 SIGNIFICANT_DIGITS = 3

@@ -25,6 +25,7 @@ from verifier.certification import (
     choose_target,
     decide,
     is_certified,
+    list_earlier,
     measure,
     read_session,
 )
@@ -119,9 +120,13 @@ def test_a_third_session_settles_what_two_leave_open(
     speedups: list[float], target: float | None, sessions: int, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replay(monkeypatch, verdict, speedups)
-    certificate, verdicts = certify(load_task("l1-09"), H200, lambda event: None)
-    assert (certificate.target, len(certificate.sessions), len(verdicts)) == (target, sessions, sessions)
+    kept: list[Certificate] = []
+    certificate, _ = certify(load_task("l1-09"), H200, lambda event: None, keep=lambda _, item: kept.append(item))
+    assert (certificate.target, len(certificate.sessions), certificate.finished) == (target, sessions, True)
     assert certificate.certified is (target is not None)
+    assert [(len(item.sessions), item.finished, item.target) for item in kept] == [
+        (number, False, None) for number in range(1, sessions)
+    ]
     if target is not None:
         assert certificate.margin == pytest.approx(speedups[-1] / target - 1, abs=1e-4)
     else:
@@ -160,6 +165,32 @@ def test_a_certificate_is_read_as_it_was_written(task: Task) -> None:
     assert load_certificate(task, "h200") == written
     assert [item.name for item in path.parent.iterdir()] == ["h200.json"]
     assert json.loads(path.read_text())["schema"] == "kernelquest.certificate/1"
+
+
+def test_a_certification_that_was_broken_off_goes_on(
+    task: Task, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay(monkeypatch, verdict, [14.5, 14.4])
+    unfinished: list[Certificate] = []
+    certify(task, H200, lambda event: None, keep=lambda _, item: unfinished.append(item))
+    write_certificate(task, unfinished[0])
+    assert not is_certified(task, H200)
+    earlier = list_earlier(task, H200)
+    replay(monkeypatch, verdict, [14.4])
+    certificate, _ = certify(task, H200, lambda event: None, earlier=earlier)
+    assert [item.speedup for item in certificate.sessions] == [14.5, 14.4]
+    assert certificate.target == 13.5
+    write_certificate(task, certificate)
+    assert is_certified(task, H200)
+    assert list_earlier(task, H200) == []
+
+
+def test_sessions_of_other_files_do_not_count(task: Task, verdict: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
+    replay(monkeypatch, verdict, [14.5, 14.4])
+    certify(task, H200, lambda event: None, keep=write_certificate)
+    assert len(list_earlier(task, H200)) == 1
+    (task.path / "certified.py").write_text("# faster\n")
+    assert list_earlier(task, H200) == []
 
 
 def test_words_may_be_mended_and_what_is_measured_may_not(task: Task) -> None:
