@@ -26,6 +26,7 @@ from tests.postgres import run_postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 READERS = 20
+WORK_PAGES = 200
 TASKS = 100
 # Between two pages a reader reads.
 PAUSE_SECONDS = (1.0, 3.0)
@@ -82,9 +83,30 @@ def find_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@dataclass(frozen=True)
+class Server:
+    """A web server that runs."""
+
+    port: int
+    pid: int
+
+    def measure_cpu(self) -> float:
+        """Return the seconds of processor time that its processes have used, whatever else the machine does."""
+        ticks = 0
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            except OSError:
+                # It has ended since.
+                continue
+            if self.pid in (int(path.parent.name), int(fields[1])):
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
-def serve(variables: dict[str, str], settings: str) -> Iterator[int]:
-    """Run the web server, and give its port when it answers."""
+def serve(variables: dict[str, str], settings: str) -> Iterator[Server]:
+    """Run the web server, and give it when it answers."""
     port = find_port()
     process = subprocess.Popen(
         [sys.executable, *SERVER, "--bind", f"127.0.0.1:{port}", "--no-control-socket", "--log-level", "error"],
@@ -101,7 +123,7 @@ def serve(variables: dict[str, str], settings: str) -> Iterator[int]:
                 if time.monotonic() > deadline or process.poll() is not None:
                     raise
                 time.sleep(0.2)
-        yield port
+        yield Server(port, process.pid)
     finally:
         process.terminate()
         process.wait(30)
@@ -142,6 +164,15 @@ def measure(port: int, seconds: float, pause: tuple[float, float]) -> list[float
         return [1000 * took for reader in readers for took in reader.result()]
 
 
+def measure_work(server: Server) -> float:
+    """Return the milliseconds of processor time that the server needs for a page, the database's not counted."""
+    draw = random.Random(READERS)
+    used = server.measure_cpu()
+    for _ in range(WORK_PAGES):
+        fetch(server.port, draw.choice(PAGES))
+    return 1000 * (server.measure_cpu() - used) / WORK_PAGES
+
+
 def describe(name: str, times: Sequence[float], seconds: float) -> float:
     """Print the figures of one measurement, and return the time within which 19 of 20 answers came."""
     cuts = quantiles(times, n=100)
@@ -149,6 +180,7 @@ def describe(name: str, times: Sequence[float], seconds: float) -> float:
     print(
         f"{name:<22} {len(times):>6} pages {rate:>7.1f} a second"
         f"   p50 {cuts[49]:>7.1f} ms   p95 {cuts[94]:>7.1f} ms   p99 {cuts[98]:>7.1f} ms"
+        f"   system load {os.getloadavg()[0]:.1f}"
     )
     return cuts[94]
 
@@ -167,10 +199,14 @@ def main(arguments: Sequence[str]) -> int:
         }  # fmt: skip
         prepare(variables, options.runs, options.systems)
         print(f"{options.runs:,} runs of {options.systems} systems for {TASKS} tasks, {READERS} readers")
+        # Whatever else the machine does is in the times.
+        print(f"System load before anything is asked: {os.getloadavg()[0]:.1f}, on {os.cpu_count()} cores")
         for case in CASES:
-            with serve(variables, case.settings) as port:
-                slowest = describe(case.name, measure(port, options.seconds, PAUSE_SECONDS), options.seconds)
-                describe(f"{case.name}, without pause", measure(port, options.seconds / 3, (0, 0)), options.seconds / 3)
+            with serve(variables, case.settings) as server:
+                slowest = describe(case.name, measure(server.port, options.seconds, PAUSE_SECONDS), options.seconds)
+                rush = measure(server.port, options.seconds / 3, (0, 0))
+                describe(f"{case.name}, without pause", rush, options.seconds / 3)
+                print(f"{case.name:<22} {measure_work(server):.1f} ms of processor time a page")
             if slowest > case.limit_milliseconds:
                 late.append(f"{case.name}: p95 {slowest:.1f} ms, at most {case.limit_milliseconds:.0f} ms")
     print("\n".join(late) or "Within the limits.")
