@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,11 +11,13 @@ from django import template
 from django.utils import timezone
 
 from portal.review.forms import AppealForm, ReplyForm
+from portal.review.models import TrailEvent
 from portal.review.permissions import may_appeal, may_review
 from portal.runs.models import Run
 
 register = template.Library()
 
+_DIGEST = re.compile("[0-9a-f]{64}")
 _UNITS = ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "min"))
 
 
@@ -26,7 +30,39 @@ def age(moment: datetime | None) -> str:
     for unit, name in _UNITS:
         if passed >= unit:
             return f"{passed // unit} {name}"
-    return "now"
+    return "< 1 min"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One value that an event names: what it was, where it is known, and what it is."""
+
+    name: str
+    before: str
+    after: str
+
+
+def _flatten(values: Any, name: str = "") -> dict[str, Any]:  # noqa: ANN401  whatever JSON holds
+    if not isinstance(values, dict):
+        return {name: values}
+    parts = [_flatten(value, f"{name} {key}".strip()) for key, value in values.items()]
+    return {key: value for part in parts for key, value in part.items() if value not in (None, "", [])}
+
+
+def _write(value: Any) -> str:  # noqa: ANN401  as above
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f"{text[:12]}\u2026" if _DIGEST.fullmatch(text) else text
+
+
+@register.filter
+def changes(event: TrailEvent) -> list[Change]:
+    """Return what an event says that changed, or is so since then, each value once; digests are shortened."""
+    before, after = _flatten(event.before_values), _flatten(event.after_values)
+    return [
+        Change(name, _write(before[name]) if name in before else "", _write(after[name]) if name in after else "")
+        for name in dict.fromkeys([*after, *before])
+        if before.get(name) != after.get(name)
+    ]
 
 
 @register.inclusion_tag("review/_panel.html", takes_context=True)
