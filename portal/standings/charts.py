@@ -6,7 +6,7 @@ Plotly's own classes check what they are given, at every page; here the tests le
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -18,6 +18,8 @@ from verifier.verdict import Outcome
 # A system is told by its symbol as well as by its colour.
 _SYMBOLS = ("diamond", "circle", "square", "triangle-up", "cross", "star")
 SERIES = len(_SYMBOLS)
+# The names of lines stand between the legend and the chart.
+_LEGEND_ABOVE_NAMES = {"orientation": "h", "y": 1.1, "yanchor": "bottom", "x": 0}
 # Where an axis of speedups is labelled.
 SPEEDUPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 LONGEST_LABEL = 48
@@ -162,8 +164,28 @@ def _build_speedup_axis(shown: Sequence[float]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def build_stopwatch_figure(points: Sequence[Point], target: float | None) -> dict[str, Any]:
-    """Return what the stopwatch said of each run against what counted, on a logarithmic axis, as JSON-ready data."""
+def _build_marks(
+    target: float | None, floor: float | None, place: Callable[[float], float]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return lines at target and floor, `place` says where, with their names, which stand at the logarithm."""
+    marks = [("target", target, "dash"), ("floor", floor, "dot")]
+    known = [(name, value, dash) for name, value, dash in marks if value]
+    lines = [
+        {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": {"dash": dash}}
+        for x, dash in ((place(value), dash) for _, value, dash in known)
+    ]
+    names = [
+        {"x": math.log10(value), "y": 1, "yref": "paper", "yanchor": "bottom", "text": name, "showarrow": False}
+        for name, value, _ in known
+    ]
+    return lines, names
+
+
+def build_stopwatch_figure(points: Sequence[Point], target: float | None, floor: float | None = None) -> dict[str, Any]:
+    """Return what the stopwatch said of each run against what counted, on a logarithmic axis, as JSON-ready data.
+
+    `floor` is the speedup that the hardware permits at most.
+    """
     rows = list(enumerate(points))
     kinds = [
         ("counted", "diamond", "good", [row for row in rows if row[1].counted]),
@@ -188,13 +210,16 @@ def build_stopwatch_figure(points: Sequence[Point], target: float | None) -> dic
         for name, symbol, colour, kept in kinds
         if kept
     ]
-    line = [{"type": "line", "x0": target, "x1": target, "y0": 0, "y1": 1, "yref": "paper", "line": {"dash": "dash"}}]
+    lines, names = _build_marks(target, floor, lambda value: value)
     return _build_figure(
         traces,
-        **({"shapes": line} if target else {}),
+        shapes=lines,
+        annotations=names,
         # No gain stands at the left edge unless a run was slower than that.
-        xaxis=_build_speedup_axis([1.0, 2.0, *(point.speedup for point in points)]),
+        xaxis=_build_speedup_axis([1.0, 2.0, *(point.speedup for point in points), *([floor] if floor else [])]),
         yaxis=_build_row_axis([point.label for point in points]),
+        legend=_LEGEND_ABOVE_NAMES,
+        margin={"t": 72, "r": 32, "b": 64, "l": 16},
         showlegend=True,
     )
 
@@ -267,20 +292,6 @@ _BARS = {
 }
 
 
-def _build_marks(distribution: Distribution) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return lines at target and floor, with their names."""
-    marks = [("target", distribution.target, "dash"), ("floor", distribution.floor, "dot")]
-    known = [(name, math.log10(value), dash) for name, value, dash in marks if value]
-    lines = [
-        {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": {"dash": dash}}
-        for _, x, dash in known
-    ]
-    names = [
-        {"x": x, "y": 1, "yref": "paper", "yanchor": "bottom", "text": name, "showarrow": False} for name, x, _ in known
-    ]
-    return lines, names
-
-
 def build_distribution_figure(distribution: Distribution) -> dict[str, Any]:
     """Return the timed runs of a task by speedup, stacked by outcome, as JSON-ready data."""
     bins = distribution.bins
@@ -300,7 +311,7 @@ def build_distribution_figure(distribution: Distribution) -> dict[str, Any]:
         for number, outcome in enumerate(distribution.outcomes)
         if any(one.runs[number] for one in bins)
     ]
-    lines, names = _build_marks(distribution)
+    lines, names = _build_marks(distribution.target, distribution.floor, math.log10)
     ticks = choose_ticks(bins)
     shown = [*ends[0], *ends[-1], *(line["x0"] for line in lines)] if ends else [0.0, 1.0]
     return _build_figure(
@@ -316,7 +327,7 @@ def build_distribution_figure(distribution: Distribution) -> dict[str, Any]:
         yaxis={
             "title": {"text": "Runs"}, "rangemode": "tozero", "tickformat": "d", "automargin": True, "fixedrange": True,
         },
-        legend={"orientation": "h", "y": 1.1, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+        legend=_LEGEND_ABOVE_NAMES | {"traceorder": "normal"},
         margin={"t": 72, "r": 32, "b": 64, "l": 16},
         showlegend=True,
     )  # fmt: skip

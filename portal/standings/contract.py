@@ -156,9 +156,9 @@ def list_gate_facts() -> list[tuple[str, list[Fact]]]:
 def list_certification() -> list[Fact]:
     """Return by which rule a target follows from what a certified solution measured."""
     return [
-        Fact("A target is what the first session reached, divided by", f"{limits.ROOM:g}"),
+        Fact("A target is what the slowest session but the last reached, divided by", f"{limits.ROOM:g}"),
         Fact("Rounded down to", f"{limits.SIGNIFICANT_DIGITS} digits"),
-        Fact("A further session has to clear it; sessions in all", f"at most {limits.MOST_SESSIONS}"),
+        Fact("The last session has to clear it; sessions in all", f"{limits.LEAST_SESSIONS} to {limits.MOST_SESSIONS}"),
         Fact("No target below", f"{limits.LOWEST_TARGET:.2f}x"),
         Fact("No target where a session of the certified solution is below", f"{limits.LEAST_SPEEDUP:.2f}x"),
         Fact(

@@ -82,6 +82,15 @@ def list_recorded_points(archetypes: list[Archetype]) -> list[Point]:
     ]
 
 
+def find_floor_speedup(archetypes: list[Archetype]) -> float | None:
+    """Return the speedup that the hardware permits at most, as the first timed run has it; None without a floor."""
+    for item in archetypes:
+        timing = item.verdict.evidence.timing if item.verdict else None
+        if timing and timing.floor_milliseconds:
+            return timing.sides[timing.baseline].mean / timing.floor_milliseconds
+    return None
+
+
 @dataclass(frozen=True)
 class RecordedGroup:
     """Our own runs in one environment, or in none while nothing has been measured."""
@@ -94,7 +103,7 @@ class RecordedGroup:
         """What the stopwatch said against what counted, when something was timed."""
         points = list_recorded_points(self.archetypes)
         target = next((item.verdict.target for item in self.archetypes if item.verdict), None)
-        return build_stopwatch_figure(points, target) if points else None
+        return build_stopwatch_figure(points, target, find_floor_speedup(self.archetypes)) if points else None
 
 
 @require_safe

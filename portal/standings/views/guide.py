@@ -14,7 +14,15 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from portal.catalog.markup import highlight_python
-from portal.standings.charts import Point, Rate, build_distribution_figure, build_rate_figure, build_stopwatch_figure
+from portal.standings.charts import (
+    Point,
+    Rate,
+    TaskPoint,
+    build_distribution_figure,
+    build_rate_figure,
+    build_stopwatch_figure,
+    build_task_figure,
+)
 from portal.standings.distributions import build_distribution
 
 TOKENS = Path(settings.BASE_DIR) / "static" / "css" / "tokens.css"
@@ -29,6 +37,7 @@ def add_one(source, target, size, BLOCK: tl.constexpr):
 """
 RATES = [Rate("Invented system 1", 62.0, 56.4, 67.3), Rate("Invented system 2", 31.0, 26.0, 36.4)]
 POINTS = [Point("Counted", 1.7, counted=True), Point("Rejected", 27.9, counted=False)]
+TASKS = [TaskPoint("First", "", 2.4, 2.0), TaskPoint("Second", "", 1.3, 1.6), TaskPoint("Third", "", None, 4.0)]
 RESULTS = [("passed", 2.2), ("passed", 1.7), ("accepted", 1.4), ("below_target", 1.3), ("rejected", 5.5)]
 
 
@@ -82,7 +91,8 @@ def describe_scheme(scheme: str, tokens: list[Token]) -> dict[str, Any]:
         "source": highlight_python(SOURCE, f"{scheme}-line", frozenset({4})),
         "charts": [
             (f"{scheme}-rates", "Rates with intervals", build_rate_figure(RATES, "Pass rate")),
-            (f"{scheme}-stopwatch", "The stopwatch against what counted", build_stopwatch_figure(POINTS, 1.6)),
+            (f"{scheme}-stopwatch", "The stopwatch against what counted", build_stopwatch_figure(POINTS, 1.6, 9.0)),
+            (f"{scheme}-tasks", "Speedups against targets", build_task_figure(TASKS)),
             (
                 f"{scheme}-distribution",
                 "Runs by speedup and outcome",

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -47,11 +48,18 @@ def test_the_certified_solution_is_nowhere(client: Client, task: Task) -> None:
     assert not [line for line in kernels if line in page and line not in task.reference_source]
 
 
+def replace_certificates(**given: Any) -> None:
+    """Let there be this certificate and no other, whatever was measured by now."""
+    Certificate.objects.all().delete()
+    Certificate.objects.create(**given)
+
+
 def test_a_target_belongs_to_its_environment(client: Client, task: Task) -> None:
+    Certificate.objects.all().delete()
     page = read(client, task)
     assert "not certified yet" in page
     assert "not timed here" in page
-    Certificate.objects.create(
+    replace_certificates(
         task=task, environment=Environment.objects.get(slug="h200"), target=24.5, body={}, digest="0" * 64
     )
     assert "24.50x" in read(client, task)
@@ -95,7 +103,7 @@ def test_the_number_of_queries_is_fixed(
 
 
 def test_a_task_without_a_target_says_why(client: Client, task: Task) -> None:
-    Certificate.objects.create(
+    replace_certificates(
         task=task,
         environment=Environment.objects.get(slug="h200"),
         target=None,
@@ -114,7 +122,7 @@ def cut_results(page: str) -> str:
 def test_results_are_counted_by_speedup_and_outcome(
     client: Client, task: Task, submit: Submit, finish: Finish, gpu: Environment
 ) -> None:
-    Certificate.objects.create(
+    replace_certificates(
         task=task, environment=gpu, target=12.0, digest="0" * 64,
         body={"floor_ms": 0.05, "sessions": [{"eager_ms": 9.0, "compiled_ms": 2.0}, {"eager_ms": 2.0, "compiled_ms": 1.0}]},
     )  # fmt: skip

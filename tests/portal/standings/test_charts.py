@@ -101,7 +101,16 @@ def test_the_stopwatch_is_told_from_what_counted() -> None:
     low, high = (10**end for end in figure["layout"]["xaxis"]["range"])
     assert low < 1
     assert high > 27.86
-    assert "shapes" not in build_stopwatch_figure(points, None)["layout"]
+    assert not build_stopwatch_figure(points, None)["layout"]["shapes"]
+
+
+def test_target_and_floor_are_named_and_have_room() -> None:
+    layout = build_stopwatch_figure([Point("a", 1.7, counted=True)], 1.63, 8.0)["layout"]
+    assert [line["x0"] for line in layout["shapes"]] == [1.63, 8.0]
+    assert [(name["text"], round(10 ** name["x"], 2)) for name in layout["annotations"]] == [
+        ("target", 1.63), ("floor", 8.0),
+    ]  # fmt: skip
+    assert 10 ** layout["xaxis"]["range"][1] > 8
 
 
 def test_a_task_has_its_speedup_beside_its_target_and_either_may_be_missing() -> None:
@@ -127,7 +136,7 @@ def test_every_timed_call_is_drawn_with_the_floor() -> None:
     [
         build_rate_figure(RATES, "Pass rate"),
         build_level_figure(["L1", "L2"], {"a": [RATES[0], None], "b": [RATES[1], RATES[2]]}, "Pass rate"),
-        build_stopwatch_figure([Point("a", 1.7, counted=True), Point("b", 9.0, counted=False)], 1.63),
+        build_stopwatch_figure([Point("a", 1.7, counted=True), Point("b", 9.0, counted=False)], 1.63, 8.0),
         build_timing_figure({"eager": [2.0, 2.1], "submission": [1.0]}, 0.5),
         build_task_figure([TaskPoint("l1-01", "First", 3.0, 2.0), TaskPoint("l1-02", "Second", None, None)]),
         build_distribution_figure(build_distribution([("passed", 2.0), ("rejected", 5.0)], 1.6, 3.0)),
