@@ -239,7 +239,7 @@ def build_task_figure(points: Sequence[TaskPoint]) -> dict[str, Any]:
             text=[write_label(f"{point.label} {point.title}") for _, point, _ in kept],
             name=name,
             mode="markers",
-            marker={"size": 10, "symbol": symbol, "line": {"width": 2}},
+            marker={"size": 10, "symbol": symbol, "line": {"width": 2 * symbol.endswith("-open")}},
             meta={"colour": colour},
             hovertemplate="%{text}: %{x:.2f}x",
             cliponaxis=False,

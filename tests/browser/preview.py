@@ -1,7 +1,8 @@
-"""Draw the picture that a link to the board shows, and that of the README: `python -m tests.browser.preview ADDRESS`.
+"""Draw the picture that a link to the board shows, and those of the README: `python -m tests.browser.preview ADDRESS RUN`.
 
-It needs a running portal and Chromium, and writes static/preview.png and docs/images/board.png. Both hold published
-figures only.
+It needs Chromium and a portal that runs without PORTAL_DEBUG, with the public run of the sample that computes in TF32,
+which RUN is the id of. It writes static/preview.png, docs/images/board.png and docs/images/run-page.png. The first two
+hold published figures only.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ SIZE = (1200, 630)
 COMPOSE = """() => {
   const main = document.querySelector("main");
   const source = document.createElement("p");
-  source.textContent = "As published in the KernelQuest announcement, on one NVIDIA L40S.";
+  const story = main.querySelector(".story .headline").textContent;
+  source.textContent = `${story} As published in the KernelQuest announcement, on one NVIDIA L40S.`;
   main.replaceChildren(...["h1", ".headline", "[data-chart=pass-rates]"].map((part) => main.querySelector(part)), source);
   document.querySelectorAll(".masthead__nav, .masthead__account, .colophon").forEach((part) => part.remove());
 }"""
 
 
-def draw_pictures(address: str, preview: Path, board: Path) -> None:
-    """Write two pictures of the board at `address`: what a link shows, and the upper part of the page."""
+def draw_pictures(address: str, run: str, preview: Path, board: Path, run_page: Path) -> None:
+    """Write pictures of the board at `address`, what a link shows and the upper part of the page, and of a run."""
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
-        page = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]}, color_scheme="light")
+        page = browser.new_page(viewport={"width": 1200, "height": 1700}, color_scheme="light")
+        page.goto(f"{address}/runs/{run}/")
+        page.screenshot(path=run_page)
         page.goto(address)
         page.locator("[data-chart=pass-rates] .main-svg").first.wait_for()
         page.set_viewport_size({"width": 1200, "height": 1480})
@@ -42,4 +46,5 @@ def draw_pictures(address: str, preview: Path, board: Path) -> None:
 
 
 if __name__ == "__main__":
-    draw_pictures(sys.argv[1], ROOT / "static" / "preview.png", ROOT / "docs" / "images" / "board.png")
+    images = ROOT / "docs" / "images"
+    draw_pictures(*sys.argv[1:], ROOT / "static" / "preview.png", images / "board.png", images / "run-page.png")
