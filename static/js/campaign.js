@@ -45,6 +45,9 @@
     throw new Stop("The connection was lost.");
   };
   const describe = async (answer) => {
+    if (answer.status === 401 || answer.status === 403) {
+      return "You are signed out. Sign in again, come back to this draft and choose the same files: only what is missing is sent.";
+    }
     const problem = await answer.json().catch(() => ({}));
     return problem.detail ?? `The server answered ${answer.status}.`;
   };

@@ -121,6 +121,16 @@ def test_a_connection_lost_in_the_middle_loses_nothing(tolerant: Page, tmp_path:
     other.close()
 
 
+def test_whoever_is_signed_out_in_the_middle_is_told_what_to_do(tolerant: Page, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "night", "signed out")
+    begin(tolerant, "Signed out")
+    tolerant.context.clear_cookies()
+    tolerant.get_by_label("A whole folder").set_input_files(folder)
+    told = tolerant.locator("[data-words]")
+    expect(told).to_contain_text("You are signed out. Sign in again, come back to this draft")
+    expect(told).to_contain_text("9 of 9 files were not sent")
+
+
 DROP = """(box) => {
   const files = new DataTransfer();
   for (const [name, text] of [["l1-09_rep1.py", "class ModelNew: dropped = 1\\n"], ["all.zip", "PK"]]) {
