@@ -60,7 +60,9 @@ def _check_member(system: System, user: User) -> None:
 
 
 def _discard_forgotten_drafts(team: Team) -> None:
-    for draft in Campaign.objects.drafts().filter(team=team).untouched_since(timezone.now() - DRAFT_LIFE):
+    forgotten = Campaign.objects.drafts().filter(team=team).untouched_since(timezone.now() - DRAFT_LIFE)
+    # One that somebody confirms at this moment holds its own lock and waits for that of the team.
+    for draft in forgotten.select_for_update(skip_locked=True):
         _discard(draft, None)
 
 

@@ -149,6 +149,21 @@ def test_dropped_files_are_taken_and_an_archive_is_explained(page: Page) -> None
     expect(page.get_by_text("The draft was discarded.")).to_be_visible()
 
 
+def test_a_dropped_folder_is_walked(page: Page, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "night", "walked")
+    begin(page, "Walked")
+    box = page.locator("[data-drop]").bounding_box()
+    assert box
+    session = page.context.new_cdp_session(page)
+    place = {"x": box["x"] + 20, "y": box["y"] + 20}
+    data = {"items": [], "files": [str(folder)], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        session.send("Input.dispatchDragEvent", {"type": kind, "data": data, **place})
+    preview = page.get_by_role("region", name="Files of the draft")
+    expect(preview).to_contain_text("9 files for 3 tasks")
+    expect(preview.get_by_role("row", name="night/l1-09/2.py")).to_be_visible()
+
+
 def test_without_script_files_are_added_all_the_same(browser: Browser, portal: Portal, page: Page) -> None:
     state = page.context.storage_state()
     context = browser.new_context(base_url=portal.address, java_script_enabled=False, storage_state=state)
