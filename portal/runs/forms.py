@@ -160,6 +160,7 @@ class RunFilterForm(forms.Form):
     dtype = forms.SlugField(required=False, widget=forms.HiddenInput)
     release = forms.SlugField(required=False, widget=forms.HiddenInput)
     as_of = forms.DateField(required=False, input_formats=["%Y-%m-%d"], widget=forms.HiddenInput)
+    failed = forms.BooleanField(required=False, widget=forms.HiddenInput)
     fast = forms.BooleanField(required=False, widget=forms.HiddenInput)
     counted = forms.BooleanField(required=False, widget=forms.HiddenInput)
 
@@ -193,6 +194,8 @@ class RunFilterForm(forms.Form):
             runs = runs.judged_by(day)
         if release := data.get("release"):
             runs = runs.of_release(release)
+        if data.get("failed"):
+            runs = runs.failed()
         if data.get("fast"):
             runs = runs.rejected_fast()
         return runs.counted() if data.get("counted") else runs
@@ -204,6 +207,7 @@ class RunFilterForm(forms.Form):
         parts = [data.get("level"), data.get("family"), data.get("dtype")]
         parts.append(f"release {release}" if (release := data.get("release")) else "")
         parts.append(f"judged by {day} UTC" if (day := data.get("as_of")) else "")
+        parts.append("failed in any way" if data.get("failed") else "")
         parts.append("rejected at or above the target" if data.get("fast") else "")
         parts.append("counted by the board" if data.get("counted") else "")
         return ", ".join(filter(None, parts))

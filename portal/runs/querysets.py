@@ -62,6 +62,10 @@ class RunQuerySet(models.QuerySet["Run"]):
         """The runs that were submitted for a task as it stands in the release with this slug."""
         return self.filter(task_digest__in=ReleasedTask.objects.filter(release=release).values("digest"))
 
+    def failed(self) -> RunQuerySet:
+        """The runs whose verdict names a failure."""
+        return self.filter(verdict__primary_failure__gt="")
+
     def failed_by(self, mode: FailureMode) -> RunQuerySet:
         """The runs whose primary failure belongs to `mode`."""
         return self.filter(verdict__primary_failure__in=[code for code in FailureCode if code.mode is mode])

@@ -74,7 +74,7 @@ class FailureTable:
 
     labels: list[str]
     rows: list[tuple[FailureMode, list[tuple[str, Cell]]]]
-    failed: list[tuple[str, int]]
+    failed: list[tuple[str, Cell]]
     fast: list[tuple[str, Cell]]
 
 
@@ -118,7 +118,7 @@ def build_failure_table(
 
     rows = [(mode, fill([counts[mode, column.key] for column in columns], mode=mode.value)) for mode in modes]
     rejected_fast = fill([fast[column.key] for column in columns], fast="on")
-    return FailureTable(labels, rows, list(zip(labels, [*failed, sum(failed)], strict=True)), rejected_fast)
+    return FailureTable(labels, rows, fill(failed, failed="on"), rejected_fast)
 
 
 def group_failures(failures: Iterable[FailureCount]) -> dict[str, dict[FailureGroup, int]]:

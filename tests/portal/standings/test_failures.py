@@ -30,10 +30,11 @@ def test_modes_that_occur_stand_in_the_verifiers_order() -> None:
 
 def test_cells_add_up_to_their_column_and_their_row() -> None:
     for index, (label, failed) in enumerate(TABLE.failed):
-        assert sum(cells[index][1].runs for _, cells in TABLE.rows) == failed, label
+        assert sum(cells[index][1].runs for _, cells in TABLE.rows) == failed.runs, label
     for _, cells in TABLE.rows:
         assert sum(cell.runs for _, cell in cells[:-1]) == cells[-1][1].runs
-    assert TABLE.failed == [("One", 8), ("Two", 2), ("All", 10)]
+    assert [(label, failed.runs) for label, failed in TABLE.failed] == [("One", 8), ("Two", 2), ("All", 10)]
+    assert TABLE.failed[0][1].query.endswith("system=one&failed=on")
 
 
 def test_shares_are_of_the_failed_runs_of_the_column() -> None:
