@@ -41,7 +41,12 @@ _RUN_COLUMNS = (
     "state, attempt, lease_token, lease_expires_at, worker, current_gate, progress, started_at, finished_at, verdict_id"
 )
 GRANTS = (
+    # Everybody reads the catalogue; what a task hides is not in it.
     Grant("catalog_environment", ("SELECT",)),
+    Grant("catalog_task", ("SELECT",)),
+    Grant("catalog_certificate", ("SELECT",)),
+    Grant("catalog_release", ("SELECT",)),
+    Grant("catalog_releasedtask", ("SELECT",)),
     Grant("systems_system", ("SELECT",)),
     Grant("accounts_team", ("SELECT",)),
     Grant("accounts_membership", ("SELECT",)),

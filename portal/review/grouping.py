@@ -50,7 +50,6 @@ def fingerprint_missing(runs: RunQuerySet) -> int:
 
 
 def list_similar(run: Run) -> RunQuerySet:
-    """Return the other judged runs of the same task whose sources look like that of `run`."""
+    """Return the other runs of the same task whose sources look like that of `run`."""
     group = Fingerprint.objects.filter(pk=run.source_id).values("group")
-    judged = Run.objects.filter(task=run.task_id, verdict__isnull=False)
-    return judged.filter(source__fingerprint__group__in=group).exclude(pk=run.pk)
+    return Run.objects.filter(task=run.task_id, source__fingerprint__group__in=group).exclude(pk=run.pk)

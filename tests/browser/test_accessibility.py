@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 
 PAGES = [
     "/", "/levels/", "/failures/", "/compare/", "/compare/?systems=invented-1&systems=invented-2",
-    "/systems/invented-1/", "/spotlight/attention/", "/contract/", "/methodology/", "/style/", "/tasks/",
+    "/systems/", "/systems/invented-1/", "/spotlight/attention/", "/contract/", "/methodology/", "/style/", "/tasks/",
     "/tasks/sparsemax-rows/", "/tasks/attn-softplus-bias-softmin/", "/runs/", "/sign-in/", "/nowhere/",
     "/?level=L9", "/?family=nothing&as_of=2000-01-01",
 ]  # fmt: skip

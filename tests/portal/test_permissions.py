@@ -17,6 +17,7 @@ from django.conf import settings as django_settings
 from django.db import transaction
 from django.test import Client, RequestFactory
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
 from pytest_django import Settings
 
@@ -26,7 +27,7 @@ from portal.accounts.tokens import create_token
 from portal.campaigns.models import Campaign
 from portal.campaigns.services import create_campaign, put_file
 from portal.catalog.models import Environment, Task
-from portal.permissions import ADDRESSES, OPERATIONS, SIGNED_IN, Role
+from portal.permissions import ADDRESSES, KEEPERS, OPERATIONS, READERS, SIGNED_IN, Role
 from portal.review.models import Decision
 from portal.review.reverification import start_batch
 from portal.review.services import decide, open_appeal, take_case
@@ -332,6 +333,18 @@ def test_a_token_that_reads_does_not_write(belongings: Belongings, settings: Set
     response = Client().generic(method, belongings.fill(path), "{}", "application/json", headers=headers)
     assert response.status_code == 403
     assert "may only read" in json.loads(response.content)["detail"]
+
+
+def test_a_campaign_that_was_submitted_shows_to_staff_as_well(belongings: Belongings, settings: Settings) -> None:
+    """The table speaks of a draft; reviewers see what came of it, and change nothing."""
+    Campaign.objects.update(state=Campaign.State.SUBMITTED, submitted_at=timezone.now())
+    path = f"/campaigns/{belongings.campaign.public_id}/"
+    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
+    visitors = {role: Visitor(role, belongings.people, settings) for role in Role}
+    seen = {role for role, visitor in visitors.items() if visitor.ask("GET", path).served}
+    changed = {role for role, visitor in visitors.items() if visitor.ask("POST", f"{path}visibility/").served}
+    assert seen == READERS
+    assert changed == KEEPERS
 
 
 def test_a_system_is_what_a_run_is_submitted_for(belongings: Belongings) -> None:

@@ -54,7 +54,7 @@ def render_case(request: MemberRequest, run: Run, form: DecisionForm, status: in
         "may_decide": may_decide(request.user, run),
         "source": highlight_python(run.source.text, "line", frozenset(marks)),
         "marks": [(number, lines[number - 1].strip()[:120], why) for number, why in marks.items()],
-        "similar": list_similar(run).for_lists()[:OTHERS_SHOWN],
+        "similar": list_similar(run).filter(verdict__isnull=False).for_lists()[:OTHERS_SHOWN],
         "others": same_task.for_lists()[:OTHERS_SHOWN],
         "appeals": run.appeals.select_related("opened_by", "decision"),
         "decisions": run.decisions.select_related("decided_by", "reply__written_by", "verdict", "result").defer(
