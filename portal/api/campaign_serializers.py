@@ -14,6 +14,7 @@ from portal.campaigns.models import Campaign, CampaignFile
 from portal.campaigns.preview import Preview, Row
 from portal.campaigns.services import Put
 from portal.runs.models import Run
+from portal.runs.querysets import RunQuerySet
 from portal.runs.quotas import read_quota
 
 if TYPE_CHECKING:
@@ -42,18 +43,21 @@ class CampaignSummary(serializers.ModelSerializer[Campaign]):
 
 
 class CampaignDetail(CampaignSummary):
-    states = serializers.SerializerMethodField(help_text="How many runs are in each state.")
-    outcomes = serializers.SerializerMethodField(help_text="How many runs have each outcome.")
+    states = serializers.SerializerMethodField(help_text="How many of the runs that you see are in each state.")
+    outcomes = serializers.SerializerMethodField(help_text="How many of them have each outcome.")
     quota = serializers.SerializerMethodField(help_text="What is left to the team.")
 
     class Meta(CampaignSummary.Meta):
         fields = [*CampaignSummary.Meta.fields, "states", "outcomes", "quota"]
 
+    def list_runs(self, campaign: Campaign) -> RunQuerySet:
+        return Run.objects.visible_to(self.context["request"].user).filter(campaign=campaign).order_by()
+
     def get_states(self, campaign: Campaign) -> dict[str, int]:
-        return dict(campaign.runs.order_by().values_list("state").annotate(Count("pk")))
+        return dict(self.list_runs(campaign).values_list("state").annotate(Count("pk")))
 
     def get_outcomes(self, campaign: Campaign) -> dict[str, int]:
-        judged = campaign.runs.filter(verdict__isnull=False).order_by()
+        judged = self.list_runs(campaign).filter(verdict__isnull=False)
         return dict(judged.values_list("verdict__outcome").annotate(Count("pk")))
 
     @extend_schema_field(QuotaDetail)

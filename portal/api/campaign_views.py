@@ -68,7 +68,7 @@ def find_own_campaign(request: Request, public_id: UUID) -> Campaign:
 
 def show_detail(request: Request, public_id: UUID) -> Response:
     """Return the campaign as it is now."""
-    return Response(CampaignDetail(find_campaign(request, public_id)).data)
+    return Response(CampaignDetail(find_campaign(request, public_id), context={"request": request}).data)
 
 
 class NewestCampaigns(NewestFirst):

@@ -200,6 +200,15 @@ def test_a_reviewer_sees_what_was_submitted_and_changes_nothing(act: Act, path: 
     assert act("staff").patch(path, {"visibility": "public", "release_source": True}).status_code == 404
 
 
+def test_of_runs_that_only_their_submitter_sees_nothing_is_counted_for_others(act: Act, path: str, put: Put) -> None:  # noqa: F811
+    put("l1-09.py")
+    act().post(f"{path}confirm/")
+    assert read(act().get(path))["states"] == {"queued": 1}
+    assert read(act("bob").get(path))["states"] == {}
+    act().patch(path, {"visibility": "team", "release_source": False})
+    assert read(act("bob").get(path))["states"] == {"queued": 1}
+
+
 def test_drafts_of_other_teams_cannot_be_begun(act: Act, system: System) -> None:
     body = {"system": system.slug, "environment": "cpu-interpreter"}
     assert "system" in read(act("charlie").post("/campaigns/", body))["errors"]
