@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from verifier.cli_certify import TESTS
 from verifier.exits import Exit
+from verifier.limits import ROUNDS
 from verifier.recording import (
     INDEX,
     RecordedIndex,
@@ -46,6 +47,14 @@ def record(
     environment: Annotated[str, typer.Option(help="Where to verify.")] = "h200",
     only: Annotated[str, typer.Option(help="Only runs whose name holds this text.")] = "",
     jobs: JobsOption = 1,
+    rounds: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=ROUNDS,
+            help="Rounds of 25 timed calls for runs that must be rejected: their speed does not count.",
+        ),
+    ] = ROUNDS,
     resume: Annotated[
         bool, typer.Option("--resume", help="Leave out runs that have a verdict for the same file.")
     ] = False,
@@ -56,7 +65,7 @@ def record(
 
     Exit code 0: each got what its index expects; 1: some did not, and their verdicts are written all the same.
     """
-    from verifier.judge import verify_each
+    from verifier.judge import Submission, verify_each
 
     specification, place = find_environment(environment, as_json=as_json), find_folder(folder)
     lost: dict[str, str] = {}
@@ -71,9 +80,16 @@ def record(
                 left.append(item)
             else:
                 surprises += show_run(item, verdict)
-        pairs = [(find_task(item.task or index.task, as_json=as_json), read_submission(place, item)) for item in left]
+        submissions = [
+            Submission(
+                find_task(item.task or index.task, as_json=as_json),
+                read_submission(place, item),
+                rounds if item.expected else ROUNDS,
+            )
+            for item in left
+        ]
         with explain_host(as_json=as_json):
-            for number, verdict in verify_each(pairs, specification, partial(show_progress, progress), jobs):
+            for number, verdict in verify_each(submissions, specification, partial(show_progress, progress), jobs):
                 if verdict.outcome is Outcome.INFRASTRUCTURE:
                     lost[left[number].name] = verdict.evidence.error
                     continue
@@ -101,8 +117,9 @@ def is_of(verdict: Verdict, data: bytes) -> bool:
 
 
 def show_run(item: RecordedSubmission, verdict: Verdict) -> bool:
-    """Print one run as a line, and return whether it is not what was expected."""
-    found = verdict.failures[0] if verdict.failures and not verdict.accepted else ""
+    """Print one run as a line, and return whether it is not what was expected: a slow run is as honest as a fast one."""
+    rejected = verdict.failures and verdict.outcome is Outcome.REJECTED
+    found = verdict.failures[0] if rejected else ""
     surprising = found != item.expected
     mark = "[bold red]other[/]" if surprising else "[green]ok[/]   "
     speed = "" if verdict.measured_speedup is None else f" {verdict.measured_speedup:.3f} times as fast"

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from verifier import __version__, sandbox
 from verifier.boxes import Boxes
@@ -353,18 +353,33 @@ def verify(
     return Verification(task, data, environment, progress, plan).run()
 
 
+class Submission(NamedTuple):
+    """What is to be verified: a task, the bytes of a file, and the rounds of timed calls."""
+
+    task: Task
+    data: bytes
+    rounds: int = ROUNDS
+
+
 def verify_each(
-    submissions: Sequence[tuple[Task, bytes]], environment: EnvironmentSpecification, progress: Progress, jobs: int
+    submissions: Sequence[Submission], environment: EnvironmentSpecification, progress: Progress, jobs: int
 ) -> Iterator[tuple[int, Verdict]]:
     """Verify submissions, some at a time, and yield the number and verdict of each as it ends. Timed calls run alone.
 
     Raises SandboxUnavailable and InfrastructureFault.
     """
     with share_gpu(environment, jobs) as (pool, turns):
-        plan = Plan(choose_limits(environment), turns=turns, sharing=jobs)
+        limits = choose_limits(environment)
         futures = {
-            pool.submit(verify, task, data, environment, name_task(progress, task), plan): number
-            for number, (task, data) in enumerate(submissions)
+            pool.submit(
+                verify,
+                item.task,
+                item.data,
+                environment,
+                name_task(progress, item.task),
+                Plan(limits, rounds=item.rounds, turns=turns, sharing=jobs),
+            ): number
+            for number, item in enumerate(submissions)
         }
         for future in as_completed(futures):
             yield futures[future], future.result()

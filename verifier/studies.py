@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from verifier.environment import EnvironmentSpecification
-from verifier.judge import Plan, ignore, list_versions, verify, verify_each
+from verifier.judge import Plan, Submission, ignore, list_versions, verify, verify_each
 from verifier.limits import choose_limits
 from verifier.task import Task
 from verifier.timing import summarise
@@ -164,7 +164,7 @@ def repeat(
 
     Raises InfrastructureFault.
     """
-    for _, verdict in verify_each([(task, file.read_bytes())] * times, environment, ignore, jobs):
+    for _, verdict in verify_each([Submission(task, file.read_bytes())] * times, environment, ignore, jobs):
         yield read_repeat(verdict)
 
 

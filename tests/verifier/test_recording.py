@@ -10,6 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from verifier.cli import app
+from verifier.cli_record import show_run
 from verifier.exits import Exit
 from verifier.modules import load_module, load_task_modules
 from verifier.recording import (
@@ -22,7 +23,7 @@ from verifier.recording import (
     write_verdict,
 )
 from verifier.task import TaskError, find_tasks_root, load_task
-from verifier.verdict import Verdict
+from verifier.verdict import FailureCode, Outcome, Verdict
 
 VERDICT = Path(__file__).resolve().parents[1] / "portal" / "verdicts" / "sparsemax_h200.json"
 HEAD = 'schema = "kernelquest.recorded/1"\n'
@@ -110,3 +111,22 @@ def test_recording_writes_each_verdict_and_leaves_out_what_is_there(tmp_path: Pa
     surprised = runner.invoke(app, [*command, "--resume"])
     assert surprised.exit_code == Exit.BELOW_TARGET
     assert "expected acceptance" in surprised.output
+
+
+@pytest.mark.parametrize(
+    ("outcome", "failures", "expected", "surprising"),
+    [
+        (Outcome.PASSED, [], "", False),
+        (Outcome.BELOW_TARGET, [FailureCode.PERF_BELOW_TARGET], "", False),
+        (Outcome.REJECTED, [FailureCode.CORR_VALUE], "", True),
+        (Outcome.REJECTED, [FailureCode.CORR_VALUE, FailureCode.PERF_BELOW_TARGET], "CORR_VALUE", False),
+        (Outcome.BELOW_TARGET, [FailureCode.PERF_BELOW_TARGET], "CORR_VALUE", True),
+    ],
+)
+def test_an_honest_run_may_be_slow(
+    outcome: Outcome, failures: list[FailureCode], expected: str, *, surprising: bool
+) -> None:
+    verdict = Verdict.model_validate_json(VERDICT.read_bytes())
+    found = verdict.model_copy(update={"outcome": outcome, "failures": failures})
+    item = RecordedSubmission.model_validate({"name": "run", "task": "l1-09", "expected": expected})
+    assert show_run(item, found) is surprising
