@@ -23,7 +23,7 @@ COMPOSE = """() => {
   const story = main.querySelector(".story .headline").textContent;
   source.textContent = `${story} As published in the KernelQuest announcement, on one NVIDIA L40S.`;
   main.replaceChildren(...["h1", ".headline", "[data-chart=pass-rates]"].map((part) => main.querySelector(part)), source);
-  document.querySelectorAll(".masthead__nav, .masthead__account, .colophon").forEach((part) => part.remove());
+  document.querySelectorAll(".masthead__nav, .subnav, .masthead__account, .colophon").forEach((part) => part.remove());
 }"""
 
 
