@@ -126,3 +126,36 @@ def study_overhead(
         print(study.model_dump_json(indent=2))
     else:
         out.print(table, highlight=False)
+
+
+@app.command("limits")
+def study_limits(
+    tasks: Annotated[list[str], typer.Argument(help="Task ids, slugs or folders.")],
+    environment: Annotated[str, typer.Option(help="Where it runs.")] = "h200",
+    as_json: JsonOption = False,
+) -> None:
+    """Say what holds each kernel of certified solutions back, from the GPU's counters (needs Nsight Compute).
+
+    With --json one object for each task. Exit code 0: all could be read; 1: some could not.
+    """
+    from verifier.counters import study_limits as run
+    from verifier.faults import InfrastructureFault
+    from verifier.judge import list_versions
+
+    specification = find_environment(environment, as_json=as_json)
+    failed = False
+    for name in tasks:
+        task = find_task(name, as_json=as_json)
+        try:
+            study = run(task, specification, list_versions())
+        except InfrastructureFault as error:
+            err.print(f"[bold red]{task.id}[/]: {escape(str(error))}", highlight=False)
+            failed = True
+            continue
+        if as_json:
+            print(study.model_dump_json())
+            continue
+        for kernel in study.kernels:
+            line = f"{kernel.share:6.1%} {kernel.milliseconds:9.4f} ms  {kernel.name[:40]}: {kernel.held_back_by}"
+            out.print(f"[bold]{task.id}[/] {escape(line)}", highlight=False)
+    raise typer.Exit(Exit.BELOW_TARGET if failed else Exit.OK)
