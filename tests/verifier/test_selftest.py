@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from verifier.environment import load_environment
+from verifier import selftest
+from verifier.environment import EnvironmentSpecification, load_environment
+from verifier.judge import Plan
 from verifier.selftest import (
+    EXPLOITS,
     SHORT_GPU_LIMITS,
     SHORT_LIMITS,
     Fixture,
@@ -19,6 +25,7 @@ from verifier.selftest import (
     make_plan,
     read_fixture,
     read_log,
+    run_selftest,
     summarise,
 )
 from verifier.turns import Turns
@@ -264,3 +271,46 @@ def test_a_log_is_read_up_to_where_it_was_cut(tmp_path: Path) -> None:
     lines = [item.model_dump_json() for item in (result, again, other, result.model_copy(update={"name": "second"}))]
     log.write_text("\n".join(lines)[:-20], encoding="utf-8")
     assert read_log(log, fixtures) == [again]
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+    """Let a GPU be shared here, and note each look: fixture, how many share the GPU, and rounds."""
+    seen: list[tuple[str, int, int]] = []
+
+    @contextmanager
+    def share(environment: EnvironmentSpecification, jobs: int) -> Iterator[tuple[ThreadPoolExecutor, Turns]]:
+        with ThreadPoolExecutor(jobs) as pool:
+            yield pool, Turns()
+
+    def judge(fixture: Fixture, folder: Path, environment: EnvironmentSpecification, plan: Plan) -> FixtureResult:
+        name = fixture.path.stem
+        seen.append((name, plan.sharing, plan.rounds))
+        first = [item[0] for item in seen].count(name) == 1
+        failing = () if name == "slipped" else ("values",)
+        return make_result(name, *failing, as_expected=name == "right" or (name == "crowded" and not first))
+
+    monkeypatch.setattr(selftest, "share_gpu", share)
+    monkeypatch.setattr(selftest, "judge_fixture", judge)
+    return seen
+
+
+def test_what_goes_wrong_beside_others_is_looked_at_again_alone(
+    looks: list[tuple[str, int, int]], tmp_path: Path
+) -> None:
+    names = ["slipped", "crowded", "wrong", "right"]
+    fixtures = [Fixture(tmp_path / EXPLOITS / f"{name}.py", "l1-09", "CORR_VALUE") for name in names]
+    results = {item.name: item.as_expected for item in run_selftest(fixtures, tmp_path, GPU, jobs=2)}
+    # An exploit that was accepted once stays accepted, whatever a second look would say.
+    assert results == {"slipped": False, "crowded": True, "wrong": False, "right": True}
+    assert sorted(looks[:4]) == sorted((name, 2, 0) for name in names)
+    assert sorted(looks[4:]) == [("crowded", 1, 0), ("wrong", 1, 0)]
+
+
+def test_timed_fixtures_come_last_and_a_lone_one_is_looked_at_once(
+    looks: list[tuple[str, int, int]], tmp_path: Path
+) -> None:
+    timed = Fixture(tmp_path / EXPLOITS / "timed.py", "l1-09", "TIMING_SIDESTEP")
+    wrong = Fixture(tmp_path / EXPLOITS / "wrong.py", "l1-09", "CORR_VALUE")
+    assert len(list(run_selftest([timed, wrong], tmp_path, GPU, jobs=1))) == 2
+    assert looks == [("wrong", 1, 0), ("timed", 1, 1)]
