@@ -3,8 +3,11 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from portal.standings.boards import Measure, build_board, build_boards, sort_rows
+from portal.standings.counts import Tally, merge_tallies
 from portal.standings.statistics import FEWEST_TASKS
 from tests.portal.standings.tallies import tally
 
@@ -93,3 +96,59 @@ def test_sorting_puts_the_unknown_last_and_keeps_equal_rows_in_rank_order() -> N
 def test_equal_ranks_stand_in_the_order_of_names() -> None:
     rows = build_board("h200", [tally(1, passed=1), tally(2, passed=1), tally(3, passed=1)]).rows
     assert [row.system for row in sort_rows(rows, "", NAMES)] == [2, 1, 3]
+
+
+# Speeds that are equal once they are rounded for the page among them.
+speeds = st.lists(st.none() | st.sampled_from([0.1, 1.0, 1.004, 1.0041, 27.86]) | st.floats(0.01, 100), min_size=1)
+
+
+@given(speeds)
+def test_any_board_is_in_the_order_of_exact_figures_with_the_unknown_last(speeds: list[float | None]) -> None:
+    tallies = [
+        tally(number, mean_log_speedup=speed and math.log(speed), captured=speed or 0.0)
+        for number, speed in enumerate(speeds)
+    ]
+    rows = build_board("h200", tallies).rows
+    names = {number: f"System {number}" for number in range(len(speeds))}
+    shown = [row.speedup.mean if row.speedup else None for row in sort_rows(rows, "speedup", names)]
+    known = [speed for speed in shown if speed is not None]
+    assert known == sorted(known, reverse=True)
+    assert shown[len(known) :] == [None] * (len(shown) - len(known))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2001), st.just(2001)), min_size=2, max_size=8))
+def test_what_looks_equal_has_its_place_by_the_exact_rate(rates: list[tuple[int, int]]) -> None:
+    # 1340 and 1341 of 2001 are both 67.0 %.
+    rates = [*rates, (1340, 2001), (1341, 2001)]
+    rows = build_board(
+        "h200", [tally(number, runs=runs, targeted=runs, passed=passed) for number, (passed, runs) in enumerate(rates)]
+    ).rows
+    places = {row.system: row.rank.place for row in rows}
+    for one, (passed, _) in enumerate(rates):
+        assert places[one] == 1 + sum(other > passed for other, _ in rates)
+
+
+whole = st.integers(0, 50)
+
+
+@st.composite
+def versions(draw: st.DrawFn) -> Tally:
+    """A tally of one version of one task."""
+    speedups = draw(whole)
+    logarithm = draw(st.floats(-3, 5)) if speedups else None
+    return tally(
+        runs=draw(whole), passed=draw(whole), clocked=draw(whole), wall_clock_seconds=draw(whole), speedups=speedups,
+        mean_log_speedup=logarithm,
+    )  # fmt: skip
+
+
+@given(st.lists(versions(), min_size=1, max_size=6))
+def test_versions_of_a_task_add_up_to_one_tally(tallies: list[Tally]) -> None:
+    (merged,) = merge_tallies(tallies)
+    for name in ("runs", "targeted", "passed", "cleared", "rejected", "speedups", "clocked", "wall_clock_seconds"):
+        assert getattr(merged, name) == sum(getattr(one, name) for one in tallies), name
+    logarithms = [
+        one.mean_log_speedup for one in tallies if one.mean_log_speedup is not None for _ in range(one.speedups)
+    ]
+    mean = math.fsum(logarithms) / len(logarithms) if logarithms else None
+    assert merged.mean_log_speedup == (None if mean is None else pytest.approx(mean, abs=1e-9))
