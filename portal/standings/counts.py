@@ -12,6 +12,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from django.conf import settings
 from django.core.cache import cache
 from django.db.models import Avg, Count, F, Max, Q, QuerySet, Sum
 from django.db.models.functions import Ln
@@ -224,8 +225,9 @@ def stamp_standings(standings: list[StandingLine]) -> str:
 
 @cache_once
 def read_code() -> str:
-    """Return a token of this package's code: what other code has kept may have another shape."""
-    parts = [path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py"))]
+    """Return a token of this package's code and of all templates: what others have kept may have another shape."""
+    files = [*Path(__file__).parent.rglob("*.py"), *Path(settings.BASE_DIR, "templates").rglob("*.html")]
+    parts = [path.read_bytes() for path in sorted(files)]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 

@@ -9,6 +9,8 @@ from pytest_django import DjangoAssertNumQueries
 
 from portal.catalog.models import Environment
 from portal.runs.services import set_visibility
+from portal.standings import counts
+from portal.standings.views import board
 from tests.conftest import Submit
 from tests.portal.factories import judge_timed, reject
 from tests.portal.pages.conftest import Finish, Visit
@@ -109,6 +111,14 @@ def test_a_kept_page_ends_with_the_next_verdict(client: Client, submit: Submit, 
     assert "2 runs of 1 task" in read(client)
     set_visibility(run=run, user=run.submitted_by, visibility="private", release_source=False)
     assert "1 run of 1 task" in read(client)
+
+
+def test_what_other_code_has_kept_is_not_shown(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    read(client)
+    monkeypatch.setattr(board, "render_board", lambda _request, _stamp: "made anew")
+    assert read(client) != "made anew"
+    monkeypatch.setattr(counts, "read_code", lambda: "another version")
+    assert read(client) == "made anew"
 
 
 def test_an_address_that_is_not_understood_says_so(client: Client) -> None:
