@@ -47,4 +47,5 @@ def draw_pictures(address: str, run: str, preview: Path, board: Path, run_page: 
 
 if __name__ == "__main__":
     images = ROOT / "docs" / "images"
-    draw_pictures(*sys.argv[1:], ROOT / "static" / "preview.png", images / "board.png", images / "run-page.png")
+    portal, sample = sys.argv[1:]
+    draw_pictures(portal, sample, ROOT / "static" / "preview.png", images / "board.png", images / "run-page.png")
