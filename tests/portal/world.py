@@ -9,11 +9,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from portal.accounts.models import User
+    from portal.campaigns.models import Campaign
+    from portal.review.models import Decision
     from portal.runs.models import Run
     from portal.systems.models import System
 
@@ -129,7 +133,7 @@ def make_team(world: World) -> list[System]:
     return systems
 
 
-def submit(world: World, system: System, task: str, environment: str, source: str, **given: Any) -> Run:
+def submit(world: World, system: System, *, task: str, environment: str, source: str, **given: Any) -> Run:
     """Submit a solution as Alice."""
     from portal.catalog.models import Environment, Task  # noqa: PLC0415
     from portal.runs.services import submit_run  # noqa: PLC0415
@@ -166,97 +170,137 @@ def reject(code: str, measured: float) -> dict[str, Any]:
     return {"outcome": "rejected", "failures": [code], "speedup": None, "measured_speedup": measured, "target": 1.61}
 
 
+@dataclass(frozen=True)
+class Runs:
+    """The runs that pages are about, by what became of them, and the batch of those that are verified again."""
+
+    appealed: Run
+    asked: Run
+    overturned: Run
+    fast: Run
+    waiting: Run
+    batch: int
+
+
+def read_sample(name: str) -> str:
+    """Return one of the sample solutions."""
+    from portal.runs.sample_solutions import FOLDER  # noqa: PLC0415
+
+    return (FOLDER / f"{name}.py").read_text(encoding="utf-8")
+
+
+def make_runs(world: World, systems: list[System]) -> Runs:
+    """Submit and judge runs in both environments, and have people say something about them."""
+    cpu = partial(submit, world, environment="cpu-interpreter")
+    gpu = partial(submit, world, environment="h200", task="l1-09")
+    tf32, constant, honest = map(read_sample, ("tf32", "constant", "honest"))
+    appealed = judge(world, cpu(systems[0], task="l2-01", source=tf32), "tf32_cpu")
+    asked = judge(world, cpu(systems[1], task="l2-01", source=f"{tf32}\n"), "tf32_cpu")
+    overturned = judge(world, cpu(systems[2], task="l1-09", source=constant), "constant_cpu")
+    fast = judge(world, gpu(systems[0], source=constant), "sparsemax_h200", **reject("STALE_ALIAS_REPLAY", 41.2))
+    judge(world, gpu(systems[1], source=honest), "sparsemax_h200")
+    slow = judge(world, gpu(systems[1], source=tf32), "sparsemax_h200", **reject("PREC_TF32", 1.1))
+    for number in range(8):
+        source = f"{constant}\n# attempt {number}\n"
+        judge(world, cpu(systems[number % 3], task="l1-09", source=source), "constant_cpu")
+    review(world, appealed, asked, slow, overturned)
+    batch = verify_again(world)
+    return Runs(appealed, asked, overturned, fast, gpu(systems[2], source=honest, visibility="team"), batch)
+
+
+def review(world: World, appealed: Run, asked: Run, upheld: Run, overturned: Run) -> None:
+    """Appeal against one verdict, ask about the next, uphold the third and overturn the last."""
+    from portal.review.services import Ruling, decide, open_appeal, reply_to, take_case  # noqa: PLC0415
+
+    alice, judith = world.people["alice"], world.people["judith"]
+
+    def rule(run: Run, kind: str, reason: str, **given: Any) -> Decision:
+        take_case(run=run, user=judith)
+        number = run.verdict.number if run.verdict else 0
+        return decide(run=run, user=judith, kind=kind, reason=world.say(reason), verdict_number=number, **given)
+
+    open_appeal(run=appealed, user=alice, reason=world.say(APPEAL))
+    reply_to(decision=rule(asked, "ask", QUESTION), user=alice, text=world.say(ANSWER))
+    rule(asked, "flag", UPHELD, pattern=world.say(PATTERN, 80))
+    rule(upheld, "uphold", UPHELD)
+    rule(overturned, "overturn", OVERTURNED, ruling=Ruling())
+
+
+def verify_again(world: World) -> int:
+    """Have what was called constant verified again, and one of it judged otherwise; return the batch."""
+    from portal.review.reverification import start_batch  # noqa: PLC0415
+    from portal.runs.models import Run  # noqa: PLC0415
+
+    chosen = Run.objects.filter(verdict__primary_failure="STALE_CONSTANT", state="finished")
+    batch = start_batch(
+        user=world.people["greta"], runs=chosen, expected=chosen.count(), filters=world.say("code STALE_CONSTANT"),
+        reason=world.say("The rule for constants looks at one more distribution since today."),
+    )  # fmt: skip
+    judge(
+        world, Run.objects.filter(batches=batch).earliest("queued_at"), "constant_cpu", outcome="accepted", failures=[]
+    )
+    return batch.pk
+
+
+def make_campaign(world: World, system: System) -> Campaign:
+    """Begin a draft with three files, one of which has no task."""
+    from portal.campaigns.services import create_campaign, put_file  # noqa: PLC0415
+    from portal.catalog.models import Environment  # noqa: PLC0415
+
+    environment, alice = Environment.objects.get(slug="cpu-interpreter"), world.people["alice"]
+    campaign = create_campaign(
+        user=alice, system=system, environment=environment, title=world.say("Autumn", 120)
+    )  # fmt: skip
+    for name in ("l1-09/solution.py", "l2-01.py", "unknown task.py"):
+        put_file(campaign=campaign, user=alice, name=name, content=f"{read_sample('honest')}# {name}\n")
+    return campaign
+
+
+def name_pages(runs: Runs, campaign: Campaign) -> dict[str, dict[str, Any]]:
+    """Return what stands in the address of each page that is about something."""
+    from portal.accounts.models import Invitation  # noqa: PLC0415
+    from portal.accounts.services import sign_invitation  # noqa: PLC0415
+
+    case, drafted = {"public_id": runs.appealed.public_id}, {"public_id": campaign.public_id}
+    team = {"slug": "night-shift"}
+    return {
+        "catalog:task_detail": {"slug": runs.appealed.task.slug},
+        "standings:system": {"slug": "system-0"},
+        "runs:sample": {"name": "honest"},
+        **dict.fromkeys(("runs:run_detail", "runs:run_status", "runs:verdict", "runs:source"), case),
+        **dict.fromkeys(("review:case", "review:find_difference"), case),
+        "review:difference": case | {"other_id": runs.asked.public_id},
+        "review:batch": {"number": runs.batch},
+        **dict.fromkeys(("campaigns:campaign", "campaigns:progress"), drafted),
+        **dict.fromkeys(("accounts:team", "accounts:add_system"), team),
+        "accounts:change_system": team | {"system": "system-0"},
+        "accounts:invitation": {"signed": sign_invitation(Invitation.objects.get())},
+        "account_confirm_email": {"key": "none"},
+        "account_reset_password_from_key": {"uidb36": "1", "key": "none"},
+    }
+
+
 def fill(mark: str = "") -> dict[str, Any]:
     """Make everything; return a session for each role and the address of every page."""
     from django.urls import reverse  # noqa: PLC0415
 
-    from portal.accounts.models import Invitation  # noqa: PLC0415
-    from portal.accounts.services import sign_invitation  # noqa: PLC0415
-    from portal.campaigns.services import create_campaign, put_file  # noqa: PLC0415
-    from portal.catalog.models import Environment  # noqa: PLC0415
     from portal.ops.services import register_worker  # noqa: PLC0415
-    from portal.review.reverification import start_batch  # noqa: PLC0415
-    from portal.review.services import Ruling, decide, open_appeal, reply_to, take_case  # noqa: PLC0415
-    from portal.runs.models import Run  # noqa: PLC0415
-    from portal.runs.sample_solutions import FOLDER  # noqa: PLC0415
 
     world = World(mark)
     make_people(world)
     systems = make_team(world)
     register_worker(name="gpu-1:h200", environment="h200", host="gpu-1")
-    alice, judith, greta = (world.people[name] for name in ("alice", "judith", "greta"))
-    tf32, constant, honest = (
-        (FOLDER / f"{name}.py").read_text(encoding="utf-8") for name in ("tf32", "constant", "honest")
-    )
-
-    def rule(run: Run, kind: str, reason: str, **given: Any) -> Any:  # noqa: ANN401  a decision
-        take_case(run=run, user=judith)
-        number = run.verdict.number if run.verdict else 0
-        return decide(run=run, user=judith, kind=kind, reason=world.say(reason), verdict_number=number, **given)
-
-    appealed = judge(world, submit(world, systems[0], "l2-01", "cpu-interpreter", tf32), "tf32_cpu")
-    asked = judge(world, submit(world, systems[1], "l2-01", "cpu-interpreter", tf32 + "\n"), "tf32_cpu")
-    stale = judge(world, submit(world, systems[2], "l1-09", "cpu-interpreter", constant), "constant_cpu")
-    fast = judge(
-        world,
-        submit(world, systems[0], "l1-09", "h200", constant),
-        "sparsemax_h200",
-        **reject("STALE_ALIAS_REPLAY", 41.2),
-    )
-    judge(world, submit(world, systems[1], "l1-09", "h200", honest), "sparsemax_h200")
-    slow = judge(world, submit(world, systems[1], "l1-09", "h200", tf32), "sparsemax_h200", **reject("PREC_TF32", 1.1))
-    for number in range(8):
-        source = f"{constant}\n# attempt {number}\n"
-        judge(world, submit(world, systems[number % 3], "l1-09", "cpu-interpreter", source), "constant_cpu")
-    open_appeal(run=appealed, user=alice, reason=world.say(APPEAL))
-    question = rule(asked, "ask", QUESTION)
-    reply_to(decision=question, user=alice, text=world.say(ANSWER))
-    rule(asked, "flag", UPHELD, pattern=world.say(PATTERN, 80))
-    rule(slow, "uphold", UPHELD)
-    rule(stale, "overturn", OVERTURNED, ruling=Ruling())
-    stale.refresh_from_db()
-    chosen = Run.objects.filter(verdict__primary_failure="STALE_CONSTANT", state="finished")
-    batch = start_batch(
-        user=greta, runs=chosen, expected=chosen.count(), filters=world.say("code STALE_CONSTANT"),
-        reason=world.say("The rule for constants looks at one more distribution since today."),
-    )  # fmt: skip
-    again = chosen.model.objects.filter(batches=batch).order_by("queued_at").first()
-    if again:
-        judge(world, again, "constant_cpu", outcome="accepted", failures=[])
-    waiting = submit(world, systems[2], "l1-09", "h200", honest, visibility="team")
-    campaign = create_campaign(
-        user=alice, system=systems[0], environment=Environment.objects.get(slug="cpu-interpreter"), title="Autumn"
-    )
-    campaign.title = world.say("Autumn", 120)
-    campaign.save()
-    for name in ("l1-09/solution.py", "l2-01.py", "unknown task.py"):
-        put_file(campaign=campaign, user=alice, name=name, content=honest + f"# {name}\n")
-    case, other = {"public_id": appealed.public_id}, {"public_id": appealed.public_id, "other_id": asked.public_id}
-    team, drafted = {"slug": "night-shift"}, {"public_id": campaign.public_id}
-    named: dict[str, dict[str, Any]] = {
-        "catalog:task_detail": {"slug": appealed.task.slug},
-        "standings:system": {"slug": "system-0"},
-        "runs:sample": {"name": "honest"},
-        **dict.fromkeys(("runs:run_detail", "runs:run_status", "runs:verdict", "runs:source"), case),
-        **dict.fromkeys(("review:case", "review:find_difference"), case),
-        "review:difference": other,
-        "review:batch": {"number": batch.pk},
-        **dict.fromkeys(("campaigns:campaign", "campaigns:progress"), drafted),
-        **dict.fromkeys(("accounts:team", "accounts:add_system"), team),
-        "accounts:change_system": {"slug": "night-shift", "system": "system-0"},
-        "accounts:invitation": {"signed": sign_invitation(Invitation.objects.get())},
-        "account_confirm_email": {"key": "none"},
-        "account_reset_password_from_key": {"uidb36": "1", "key": "none"},
+    runs = make_runs(world, systems)
+    named = name_pages(runs, make_campaign(world, systems[0]))
+    judged = {"fast": runs.fast, "asked about": runs.asked, "overturned": runs.overturned}
+    cases = {f"case of a run that was {what}": ("review:case", run) for what, run in judged.items()}
+    others = judged | {"to be judged": runs.waiting}
+    shown = cases | {f"run that was {what}": ("runs:run_detail", run) for what, run in others.items()}
+    return {
+        "pages": {name: reverse(name, kwargs=arguments) for name, arguments in named.items()},
+        "more": {words: reverse(name, kwargs={"public_id": run.public_id}) for words, (name, run) in shown.items()},
+        "sessions": sign_in(world),
     }
-    pages = {name: reverse(name, kwargs=arguments) for name, arguments in named.items()}
-    more = {
-        f"case of a run that was {what}": reverse("review:case", kwargs={"public_id": run.public_id})
-        for what, run in {"fast": fast, "asked about": asked, "overturned": stale}.items()
-    } | {
-        f"run that was {what}": reverse("runs:run_detail", kwargs={"public_id": run.public_id})
-        for what, run in {"fast": fast, "asked about": asked, "overturned": stale, "to be judged": waiting}.items()
-    }
-    return {"pages": pages, "more": more, "sessions": sign_in(world)}
 
 
 def sign_in(world: World) -> dict[str, str]:
