@@ -11,7 +11,7 @@ import typer
 from pydantic import BaseModel
 from rich.markup import escape
 
-from verifier import __version__, cli_certify, cli_portal, cli_record, cli_studies, cli_suite
+from verifier import __version__, cli_certify, cli_portal, cli_record, cli_studies, cli_suite, cli_workspace
 from verifier.admission import AdmissionReport
 from verifier.bundle import BundleError, read_file
 from verifier.certificate import Certificate
@@ -46,12 +46,16 @@ task_app = typer.Typer(no_args_is_help=True, help="Look at the tasks and check t
 app.add_typer(task_app, name="task")
 app.add_typer(cli_studies.app, name="study")
 app.add_typer(cli_suite.app, name="suite")
+app.add_typer(cli_workspace.app, name="workspace")
 app.command("portability")(cli_suite.check_portability)
 app.command("bench")(cli_studies.bench)
 app.command("certify")(cli_certify.certify)
 app.command("record")(cli_record.record)
 for verb in (cli_portal.submit, cli_portal.status, cli_portal.wait, cli_portal.reward):
     app.command()(verb)
+app.command()(cli_workspace.check)
+app.command()(cli_workspace.history)
+app.command()(cli_workspace.profile)
 cli_suite.app.command("house")(cli_record.write_house)
 task_app.command("new")(cli_suite.make_task)
 task_app.command("admit")(cli_certify.admit)

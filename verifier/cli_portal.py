@@ -16,9 +16,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from verifier.bundle import BundleError
+from verifier.cli_workspace import estimate_reward, find_workspace, submit_here
 from verifier.exits import Exit, find_failure_exit
 from verifier.terminal import JsonOption, err, fail, out
 from verifier.verdict import FailureCode
+from verifier.workspaces.workspace import open_workspace
 
 if TYPE_CHECKING:
     from verifier.portal_client import Body, Portal, PortalError
@@ -100,9 +102,11 @@ def submit(
         bool, typer.Option("--dry-run", help="Show what a folder would become; keep the draft.")
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the verdicts.")] = False,
+    note: Annotated[str, typer.Option(help="In a workspace: what is new in this attempt.")] = "",
+    skip_check: Annotated[bool, typer.Option("--skip-check", help="In a workspace: submit without the gates.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit a solution, or a folder of solutions as a campaign, to a portal.
+    """Submit a solution, or a folder of solutions as a campaign, to a portal; or, in a workspace, make it its artifact.
 
     A folder's files say by their names what they are for: l1-09/2.py or l1-09_rep2.py is the second run of l1-09. When
     the connection is lost, run the same again: only what is missing is sent.
@@ -114,6 +118,9 @@ def submit(
         raise fail(Exit.USAGE, f"{path} is an archive", "unpack it, then submit the folder", as_json=as_json)
     if not path.exists():
         raise fail(Exit.NO_ARTIFACT, f"there is no file or folder {path}", as_json=as_json)
+    if not portal and (here := open_workspace(Path())):
+        submit_here(here, path, note, skip_check=skip_check, as_json=as_json)
+        return
     place = open_portal(portal, as_json=as_json)
     with explain_portal(as_json=as_json):
         chosen: Body = {
@@ -255,15 +262,19 @@ def wait(
 
 
 def reward(
-    identifier: IdentifierArgument,
+    identifier: Annotated[str, typer.Argument(help="A run: its identifier, or its page's address.")] = "",
     portal: PortalOption = "",
     timeout: TimeoutOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Print the reward of a run by its verdict; nothing where the environment cannot decide it.
 
-    Exit code 0: printed, or there is none; 3: the run ended without a verdict; 4: it has none yet.
+    Without a run, in a workspace: an estimate for its artifact, from visible inputs. Exit code 0: printed, or there is
+    none; 3: the run ended without a verdict; 4: it has none yet; 10: nothing was submitted.
     """
+    if not identifier:
+        estimate_reward(find_workspace(Path(), as_json=as_json), as_json=as_json)
+        return
     place = open_portal(portal, as_json=as_json)
     with explain_portal(as_json=as_json):
         path = find_path(place, identifier, as_json=as_json)

@@ -22,6 +22,7 @@ from verifier.terminal import (
     find_task,
     out,
 )
+from verifier.workspaces.workspace import open_workspace
 
 if TYPE_CHECKING:
     from verifier.studies import BenchRow
@@ -44,7 +45,10 @@ def bench(
     from verifier.studies import BenchReport
     from verifier.studies import bench as run
 
-    found, specification = find_task(task, as_json=as_json), find_environment(environment, as_json=as_json)
+    place = open_workspace(Path())
+    # A workspace has its task's visible part, and nothing else may be there.
+    found = place.task if place and place.settings.task == task else find_task(task, as_json=as_json)
+    specification = find_environment(environment, as_json=as_json)
     if not specification.timed:
         raise fail(Exit.USAGE, f"nothing is timed in {environment}", "try: h200", as_json=as_json)
     if missing := [str(file) for file in files if not file.is_file()]:
