@@ -1,6 +1,6 @@
 # `make` prints the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test conscience test-postgres load audit lint types migrations format lock upgrade clean
+.PHONY: help setup demo test conscience test-postgres load audit reference lint types migrations format lock upgrade clean
 
 PYTHON ?= python3
 BOOTSTRAP := $(PYTHON) -I portal/ops/bootstrap.py
@@ -46,6 +46,9 @@ migrations: setup ## Check that the migrations match the models
 format: setup ## Rewrite the style with ruff
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
+
+reference: setup ## Write docs/commands.md from what kq says of itself
+	@$(BIN)/python -m typer verifier.cli utils docs --name kq --title "The command kq" --output docs/commands.md
 
 lock: ## Write the locks from pyproject.toml (needs uv)
 	@$(COMPILE) $(LOCK_OPTIONS) --extra verifier --extra dev -o requirements/dev.txt

@@ -197,7 +197,9 @@ SCHEMAS: dict[str, type[BaseModel]] = {
 @app.command()
 def selftest(
     environment: Annotated[str, typer.Option(help="Where to verify.")] = "cpu-interpreter",
-    folder: Annotated[Path, typer.Option(help="The folder with exploits/, honest/ and fixture_tasks/.")] = TESTS,
+    folder: Annotated[
+        Path, typer.Option(help="The folder with exploits/, honest/ and fixture_tasks/.", show_default="tests")
+    ] = TESTS,
     only: Annotated[str, typer.Option(help="Only fixtures whose name holds this text.")] = "",
     part: Annotated[str, typer.Option(help="Only a share of them: 2/3 is the second of three.")] = "1/1",
     jobs: JobsOption = 2,

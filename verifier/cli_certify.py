@@ -39,7 +39,7 @@ KINDS = {"must fail": "fails", "must pass": "passes", "must fail somewhere": "fa
 def admit(
     task: TaskArgument,
     environment: Annotated[str, typer.Option(help="Where to examine it.")] = "cpu-interpreter",
-    folder: Annotated[Path, typer.Option(help="The folder with exploits/ and honest/.")] = TESTS,
+    folder: Annotated[Path, typer.Option(help="The folder with exploits/ and honest/.", show_default="tests")] = TESTS,
     fixtures: Annotated[bool, typer.Option(help="Verify the task's fixtures and its certified solution too.")] = True,
     jobs: JobsOption = 2,
     as_json: JsonOption = False,
