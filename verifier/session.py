@@ -83,10 +83,12 @@ class CallRecord:
 
 @dataclass(frozen=True)
 class Ablation:
-    """The kernels whose writes become noise in a call: their floats, and with `integers` these too."""
+    """What a call is tried with: kernels whose writes become noise, their floats, and with `integers` these too."""
 
     digests: Sequence[str] = ()
     integers: bool = False
+    # Kernels that get the call's inputs at other addresses than the submission knows.
+    moved: Sequence[str] = ()
 
 
 @dataclass
@@ -361,7 +363,9 @@ class Session:
         started = time.perf_counter()
         ablation = ablate or Ablation()
         noise = {"ablate": list(ablation.digests), "integers": ablation.integers, "noise": secrets.randbits(32)}
-        self.ask_device({"do": "begin", "mode": mode, "hold": self.hold, **noise})
+        handles = [item.handle for item in inputs]
+        noise["move"] = list(ablation.moved)
+        self.ask_device({"do": "begin", "mode": mode, "hold": self.hold, "inputs": handles, **noise})
         message = {"do": "call", "instance": instance, "inputs": [item.described for item in inputs]}
         try:
             asked = time.perf_counter()
@@ -390,7 +394,8 @@ class Session:
 
     def call_queued(self, instance: int, inputs: list[DeviceInput], count: int) -> CallRecord:
         """Queue many calls on the same inputs behind one hold, and return their record. Raises CandidateFault."""
-        self.ask_device({"do": "begin", "mode": "queued", "hold": LONGEST_HOLD})
+        handles = [item.handle for item in inputs]
+        self.ask_device({"do": "begin", "mode": "queued", "hold": LONGEST_HOLD, "inputs": handles})
         message = {"do": "call", "instance": instance, "inputs": [item.described for item in inputs]}
         for _ in range(count):
             self.ask_candidate(message, self.limits.call)

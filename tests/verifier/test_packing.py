@@ -317,3 +317,38 @@ def sums_of_floats(p, y, n, zero, BLOCK: tl.constexpr):
 )
 def test_no_operation_hides_a_part(kernel: object, memory: torch.Tensor, parts: list[int]) -> None:
     assert find(kernel, memory) == parts
+
+
+@triton.jit
+def at_a_number(p, y, n, zero, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    tl.store(y + place, tl.load(n.to(tl.int64).to(tl.pointer_type(tl.int16)) + place).to(tl.float32))
+
+
+@triton.jit
+def at_a_number_with_a_name(p, y, n, zero, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    address = p.to(tl.int64) * zero + n
+    tl.store(y + place, tl.load(address.to(tl.pointer_type(tl.int16)) + place).to(tl.float32))
+
+
+@triton.jit
+def at_the_rest_of_the_way(p, y, n, zero, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    tl.store(y + place, tl.load(p + (n - p.to(tl.int64)) + place).to(tl.float32))
+
+
+@triton.jit
+def at_a_distance(p, y, n, zero, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    tl.store(y + place, tl.load(p + n + place).to(tl.float32))
+
+
+@pytest.mark.parametrize("kernel", [at_a_number, at_a_number_with_a_name, at_the_rest_of_the_way])
+def test_an_address_that_does_not_follow_its_parameter_may_be_anywhere(kernel: object) -> None:
+    assert find(kernel, SHORTS, own=()) == [16]
+
+
+def test_an_address_that_follows_its_parameter_is_that_parameters() -> None:
+    assert find(at_a_distance, SHORTS, own=()) == []
+    assert find(at_a_distance, SHORTS, own=(0,)) == [16]

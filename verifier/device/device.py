@@ -10,7 +10,8 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +81,7 @@ class Device(ABC):
         self.record = Record()
         self.ablated: set[str] = set()
         self.ablate_integers = False
+        self.moved: set[str] = set()
         self.poison: int | None = 0
         self.fault = ""
         self.uninterpretable: list[str] = []
@@ -204,6 +206,12 @@ class Device(ABC):
             "storage_bytes": tensor.untyped_storage().nbytes(),
         }
 
+    def look_away(self, inputs: Iterable[int]) -> None:
+        """Leave the words of a call's inputs out of account: only while it lasts do they hold what the judge put there."""
+        self.filled.clear()
+        self.filled.update(inputs)
+        self.words.begin()
+
     def check_fault(self) -> None:
         """As on a GPU, nothing runs after an illegal access. Raises IllegalAccess."""
         if self.fault:
@@ -252,7 +260,42 @@ class Device(ABC):
             kind.pointee for kind in loaded.kernel.arguments if NARROW_POINTEE.match(kind.pointee)
         }
         self.words.note(loaded.digest, loaded.kernel.arguments, arguments)
-        self.run(loaded, grid, arguments, usage)
+        if loaded.digest not in self.moved:
+            self.run(loaded, grid, arguments, usage)
+            return
+        with self.move_inputs(loaded.kernel.arguments, arguments) as elsewhere:
+            self.run(loaded, grid, elsewhere, usage)
+
+    @contextmanager
+    def move_inputs(self, parameters: Sequence[Any], values: Sequence[Any]) -> Iterator[list[Any]]:
+        """Lend a launch's arguments with every address in an input replaced by that of a copy."""
+        copies: dict[int, int] = {}
+        try:
+            yield [
+                self.move_address(value, copies) if parameter.pointee else value
+                for parameter, value in zip(parameters, values, strict=True)
+            ]
+        finally:
+            # What was launched may still read them.
+            self.synchronise()
+            for handle in copies.values():
+                self.drop(handle)
+
+    def move_address(self, value: Any, copies: dict[int, int]) -> Any:
+        """Return a pointer or a descriptor with its address in a copy, when it lies in an input."""
+        if isinstance(value, dict):
+            return {**value, "base": self.move_address(value.get("base"), copies)}
+        if not isinstance(value, int):
+            return value
+        for handle in self.filled & self.tensors.keys():
+            tensor, base = self.tensors[handle]
+            storage = tensor.untyped_storage()
+            if base <= value < base + storage.nbytes():
+                if base not in copies:
+                    content = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
+                    copies[base] = self.add(content.clone())
+                return self.tensors[copies[base]][1] + value - base
+        return value
 
     def call_library(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Run one library operator on the device's tensors and return its result."""

@@ -215,7 +215,6 @@ class JudgeService:
         for place in message["tensors"]:
             handle = self.device.add(self.slab.read([place], self.device.where)[place["name"]])
             self.device.given.add(handle)
-            self.device.filled.add(handle)
             described.append(self.device.describe_tensor(handle))
         return {"tensors": described}, b""
 
@@ -251,8 +250,9 @@ class JudgeService:
 
     def do_begin(self, message: Message) -> tuple[Message, bytes]:
         device, self.mode = self.device, message["mode"]
-        device.words.begin()
+        device.look_away(message.get("inputs", ()))
         device.record, device.open = Record(), True
+        device.moved = set(message.get("move", ()))
         device.poison = self.mark if self.mode == "checked" else None
         device.ablated, device.ablate_integers = set(message.get("ablate", ())), message.get("integers", False)
         if device.ablated:
@@ -262,12 +262,13 @@ class JudgeService:
 
     def do_open(self, message: Message) -> tuple[Message, bytes]:
         """Let the submission's process work outside a call, while it constructs a model."""
-        self.device.words.begin()
+        self.device.look_away(())
         self.device.record, self.device.open = Record(), True
         return {}, b""
 
     def do_end(self, message: Message) -> tuple[Message, bytes]:
         record, self.device.ablated, self.device.open = self.device.record, set(), False
+        self.device.moved = set()
         measured = self.device.end(self.mode)
         self.mode = "checked"
         kernels = {

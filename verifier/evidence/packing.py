@@ -28,6 +28,7 @@ _INTEGER = re.compile(r"(?:(?<=x)|(?<![a-z]))i(\d+)\b")
 _SYMBOL = re.compile(r'@"((?:[^"\\]|\\.)*)"')
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PARAMETER = re.compile(r"(%[\w$.\-]+): ")
+_KIND = re.compile(r"%[\w$.\-]+: (\S+)")
 _POINTEE = re.compile(r"!tt\.(?:ptr|tensordesc)<(?:tensor<)?(?:\d+x)*(b?[if])(\d+)\b")
 _FLOAT = re.compile(r"^\s*(?:tensor<(?:\d+x)*)?b?f\d+")
 _CALLEE = re.compile(r"@([\w$.\-]+)\(")
@@ -41,6 +42,9 @@ _CASTS = {"tt.bitcast", "arith.bitcast"}
 _CONVERSIONS = {"arith.sitofp", "arith.uitofp", "tt.extern_elementwise", "tt.elementwise_inline_asm", *_CASTS}
 # They tell places, truth values or new numbers, not the bits of their operands.
 _ENDING = ("arith.cmp", "tt.store", "tt.print", "tt.assert", "tt.histogram", "tt.get_program_id", "tt.make_range")
+# What they make of an address may be another, whatever it was made of.
+_REPLACING = {"tt.ptr_to_int", "tt.elementwise_inline_asm", "tt.extern_elementwise"}
+ANYWHERE = "anywhere"
 # How a float is taken apart into sign, exponent and fraction: nothing is kept in a part of it.
 _FLOAT_PARTS = {
     ("arith.shrui", 23), ("arith.shrsi", 23), ("arith.shrsi", 31), ("arith.shrui", 31), ("arith.andi", 0x7FFFFF),
@@ -82,7 +86,7 @@ class Reader:
             for line in _SYMBOL.sub(name_symbol, text).splitlines()
         ]
         self.own = own
-        self.own_parameters: set[str] = set()
+        self.own_parameters: set[str] = {ANYWHERE}
         self.facts: dict[str, Fact] = {}
         self.constants: dict[str, int] = {}
         self.parts: dict[str, int] = {}
@@ -121,8 +125,10 @@ class Reader:
         self.function, self.regions = name, {}
         # By their places: Triton 3.1 calls them %arg0 and so on, later versions as the source does.
         self.values = {parameter: f"{name}%{place}" for place, parameter in enumerate(_PARAMETER.findall(signature))}
+        pointers = [kind.startswith("!tt.") for kind in _KIND.findall(signature)]
         for place, key in enumerate(self.values.values() if public else ()):
-            self.facts.setdefault(key, Fact(None, frozenset({key})))
+            # A number may be the address of anything.
+            self.facts.setdefault(key, Fact(None, frozenset({key} if pointers[place] else ())))
             if place in self.own:
                 self.own_parameters.add(key)
 
@@ -202,6 +208,8 @@ class Reader:
             return self.find_loaded(known[0] if known else NOTHING, rest)
         holding = [fact for fact in known if fact.bits is not None]
         sources = frozenset().union(*(fact.sources for fact in known))
+        if sources and operation in _REPLACING:
+            sources |= {ANYWHERE}
         if not holding or operation.startswith(_ENDING):
             return Fact(None, sources)
         bits, floating = max(fact.bits or 0 for fact in holding), all(fact.floating for fact in holding)

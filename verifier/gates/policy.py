@@ -6,8 +6,9 @@ import re
 
 from verifier.evidence.packing import find_parts
 from verifier.evidence.sass import MachineCode, read_machine_code
-from verifier.faults import InfrastructureFault
-from verifier.session import KernelText
+from verifier.faults import CandidateFault, InfrastructureFault
+from verifier.oracle import compare_all
+from verifier.session import Ablation, KernelText, Mode
 from verifier.trial import Trial, check, check_absent
 from verifier.verdict import Check, FailureCode, Gate, MachineCodeRecord, rank_failures
 
@@ -16,6 +17,10 @@ _VALUE = re.compile(r"%[\w$.\-]+")
 _BELOW_HALF = re.compile(r"float8|argument b?f8|bfloat16|argument bf16|8-bit")
 # Bits of a word that holds one number of the task's.
 SIGNIFICANT = {"fp32": 32, "fp16": 16}
+# Every parameter of a kernel.
+ANY_PLACE = range(1_000)
+# Timed calls with inputs elsewhere: a file may choose a kernel by whether memory is poisoned.
+MOVED_CALLS = 3
 _SPLIT_PRODUCT = re.compile(r"inputPrecision = (?:tf32x3|bf16x\d)")
 
 
@@ -43,6 +48,30 @@ def name_precision_loss(code: MachineCode, text: str) -> FailureCode | None:
             return FailureCode.PREC_TF32
         return FailureCode.PREC_DOWNCAST
     return FailureCode.PREC_DOWNCAST if code.narrowing else None
+
+
+def follows_inputs(trial: Trial, digests: list[str]) -> bool:
+    """Return whether results stay right when some kernels get the inputs at other addresses.
+
+    Where a kernel takes words apart that it reaches from an input, they are that input's, and not what lies beside it.
+    """
+    if not trial.session.alive or trial.nominal is None:
+        return True
+    modes: list[Mode] = ["checked"]
+    if trial.environment.timed:
+        modes += [trial.task.specification.timing_mode] * MOVED_CALLS
+    sample = trial.place(trial.nominal.distribution)
+    ablation = Ablation(moved=digests)
+    try:
+        for mode in modes:
+            result = trial.session.call(0, sample.placed, trial.output_types, mode=mode, ablate=ablation)
+            if not compare_all(result.outputs, sample.oracle, trial.task.specification.tolerance).passed:
+                return False
+            trial.session.drop([place["handle"] for place in result.places])
+    except CandidateFault as fault:
+        trial.faults.append(fault)
+        return False
+    return True
 
 
 def name_unread(error: str) -> FailureCode:
@@ -149,11 +178,14 @@ class PolicyGate:
     def check_packing(trial: Trial, kernels: list[KernelText]) -> Check:
         """Numbers may not be kept as narrower integers, nor several of them in one word."""
         width = SIGNIFICANT[trial.task.specification.dtype]
-        found = {
-            f"{kernel.name}: {parts[0]} bits"
-            for kernel in kernels
-            if kernel.own_words and (parts := find_parts(kernel.text, kernel.own_words, width))
-        }
+        found, doubtful = set(), []
+        for kernel in kernels:
+            if parts := find_parts(kernel.text, kernel.own_words, width):
+                found.add(f"{kernel.name}: {parts[0]} bits")
+            elif find_parts(kernel.text, ANY_PLACE, width):
+                doubtful.append(kernel)
+        if doubtful and not follows_inputs(trial, [kernel.digest for kernel in doubtful]):
+            found |= {f"{kernel.name}: words that no parameter points to" for kernel in doubtful}
         return check(
             "packing",
             "no numbers are made of parts of words that the submission itself keeps",
