@@ -11,7 +11,7 @@ import typer
 from pydantic import BaseModel
 from rich.markup import escape
 
-from verifier import __version__, cli_certify, cli_portal, cli_record, cli_studies, cli_suite, cli_workspace
+from verifier import __version__, cli_certify, cli_export, cli_portal, cli_record, cli_studies, cli_suite, cli_workspace
 from verifier.admission import AdmissionReport
 from verifier.bundle import BundleError, read_file
 from verifier.certificate import Certificate
@@ -47,6 +47,7 @@ app.add_typer(task_app, name="task")
 app.add_typer(cli_studies.app, name="study")
 app.add_typer(cli_suite.app, name="suite")
 app.add_typer(cli_workspace.app, name="workspace")
+app.add_typer(cli_export.app, name="export")
 app.command("portability")(cli_suite.check_portability)
 app.command("bench")(cli_studies.bench)
 app.command("certify")(cli_certify.certify)
