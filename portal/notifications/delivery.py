@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
 import logging
 import socket
 import ssl
+import threading
 from datetime import timedelta
 from http.client import HTTPException, HTTPSConnection
 from smtplib import SMTPException
@@ -30,6 +32,8 @@ WAITS = [timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=30), time
 # A process that dies while it sends leaves the message to the next one after this long.
 CLAIM = timedelta(minutes=5)
 TIMEOUT_SECONDS = 10
+# A webhook that sends a byte now and then would hold up everybody else's messages.
+DEADLINE_SECONDS = 20
 _SUCCESS = range(200, 300)
 
 
@@ -44,11 +48,28 @@ class PinnedConnection(HTTPSConnection):
         self._context = ssl.create_default_context()
         super().__init__(target.host, HTTPS_PORT, timeout=TIMEOUT_SECONDS)
         self._target = target
+        self._end: threading.Timer | None = None
 
     def connect(self) -> None:
         """Open the connection."""
         raw = socket.create_connection((self._target.address, HTTPS_PORT), TIMEOUT_SECONDS)
-        self.sock = self._context.wrap_socket(raw, server_hostname=self._target.host)
+        self.sock = self._context.wrap_socket(raw, server_hostname=self._target.host, do_handshake_on_connect=False)
+        self._end = threading.Timer(DEADLINE_SECONDS, self._hang_up, [self.sock])
+        self._end.daemon = True
+        self._end.start()
+        self.sock.do_handshake()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._end:
+            self._end.cancel()
+        super().close()
+
+    @staticmethod
+    def _hang_up(sock: socket.socket) -> None:
+        # Whoever reads sees the end, at whatever point of the exchange.
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def sign(secret: str, moment: int, body: bytes) -> str:
@@ -94,9 +115,11 @@ def mail_notification(notification: Notification) -> None:
     link = reverse("runs:run_detail", args=[notification.run.public_id]) if notification.run else "/notifications/"
     switches = base + reverse("notifications:preferences")
     text = f"{notification.text}\n\n{base}{link}\n\nWhich messages you get, you choose at {switches}\n"
+    # A reason that somebody wrote has lines; a line break in a subject would begin another header.
+    subject = f"KernelQuest: {' '.join(notification.text.split())}"[:150]
     try:
-        send_mail(f"KernelQuest: {notification.text}"[:150], text, None, [user.email])
-    except (OSError, SMTPException) as error:
+        send_mail(subject, text, None, [user.email])
+    except (OSError, SMTPException, ValueError) as error:
         raise NotTaken(repr(error)) from error
 
 
@@ -124,6 +147,11 @@ def settle_delivery(delivery: Delivery, error: str = "") -> None:
     Delivery.objects.filter(pk=delivery.pk, attempts=delivery.attempts).update(**changes)
 
 
+def postpone_webhook(webhook: Webhook) -> None:
+    """Let what else is due for `webhook` wait, so that one which does not answer holds up nobody else's messages."""
+    Delivery.objects.due().filter(webhook=webhook).order_by().update(due_at=Now() + WAITS[0])
+
+
 def deliver_next() -> bool:
     """Send one message that is due; return whether there was one."""
     delivery = claim_delivery()
@@ -137,6 +165,8 @@ def deliver_next() -> bool:
     except NotTaken as fault:
         logger.warning("Delivery %s was not taken: %s", delivery, fault)
         settle_delivery(delivery, str(fault))
+        if delivery.webhook:
+            postpone_webhook(delivery.webhook)
     else:
         settle_delivery(delivery)
     return True

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
 import socket
+import threading
+import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -13,8 +17,15 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from portal.notifications import delivery
-from portal.notifications.addresses import check_address, is_public, resolve
-from portal.notifications.delivery import WAITS, NotTaken, build_request, claim_delivery, deliver_next
+from portal.notifications.addresses import Target, check_address, is_public, resolve
+from portal.notifications.delivery import (
+    WAITS,
+    NotTaken,
+    build_request,
+    call_webhook,
+    claim_delivery,
+    deliver_next,
+)
 from portal.notifications.kinds import Kind
 from portal.notifications.models import Delivery, Webhook
 from portal.notifications.services import notify
@@ -50,6 +61,27 @@ def test_mail_waits_for_a_server_that_is_down_and_is_given_up_at_last(people: Pe
     assert not deliver_next()
 
 
+def test_a_reason_of_many_lines_is_one_subject(people: People) -> None:
+    people.alice.email = "alice@team.example"
+    people.alice.save()
+    notify(kind=Kind.APPEAL, team=people.team, text="Appeal: first\r\nBcc: all@team.example\n\nlast", actor=people.bob)
+    while deliver_next():
+        pass
+    assert [message.subject for message in mail.outbox] == ["KernelQuest: Appeal: first Bcc: all@team.example last"]
+    assert mail.outbox[0].recipients() == ["alice@team.example"]
+
+
+def test_a_message_that_no_header_can_hold_ends_and_stops_nobody(people: People) -> None:
+    people.alice.email = "alice@team.example\nBcc: all@team.example"
+    people.alice.save()
+    notify(kind=Kind.APPEAL, team=people.team, text="x", actor=people.bob)
+    assert deliver_next()
+    row = Delivery.objects.get()
+    assert (row.state, row.attempts) == ("due", 1)
+    assert "BadHeaderError" in row.last_error
+    assert not mail.outbox
+
+
 def test_two_processes_send_a_message_once(people: People) -> None:
     notify(kind=Kind.APPEAL, team=people.team, text="x", actor=people.bob)
     assert claim_delivery() is not None
@@ -76,6 +108,66 @@ def test_a_webhook_that_does_not_answer_is_tried_again(people: People, monkeypat
     deliver_next()
     row = Delivery.objects.get()
     assert (row.state, row.attempts, row.last_error) == ("due", 1, "It answered 500.")
+
+
+def test_a_webhook_that_does_not_answer_is_asked_once_and_holds_nobody_up(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+
+    def hang(row: Delivery, hook: Webhook) -> None:
+        called.append(f"{hook.url} {row.payload['kind']}")
+        if "dead" in hook.url:
+            raise NotTaken("timed out")
+
+    monkeypatch.setattr(delivery, "call_webhook", hang)
+    dead = Webhook.objects.create(team=people.team, url="https://dead.example/", secret="s")
+    live = Webhook.objects.create(team=people.other_team, url="https://live.example/", secret="s")
+    for number, hook in enumerate((dead, dead, dead, live)):
+        Delivery.objects.create(webhook=hook, payload={"kind": str(number)})
+    while deliver_next():
+        pass
+    assert called == ["https://dead.example/ 0", "https://live.example/ 3"]
+    waiting = Delivery.objects.filter(webhook=dead)
+    assert [row.attempts for row in waiting.order_by("pk")] == [1, 0, 0]
+    assert {row.state for row in waiting} == {"due"}
+
+
+@pytest.fixture
+def dripping(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A host that begins to answer and then sends a byte now and then, for a minute."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    ended = threading.Event()
+
+    def drip() -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            # The head of a TLS record that is long in coming.
+            connection.sendall(b"\x16\x03\x03\x40\x00")
+            for _ in range(600):
+                connection.sendall(b"\0")
+                if ended.wait(0.1):
+                    return
+
+    thread = threading.Thread(target=drip, daemon=True)
+    thread.start()
+    monkeypatch.setattr(delivery, "HTTPS_PORT", listener.getsockname()[1])
+    monkeypatch.setattr(delivery, "DEADLINE_SECONDS", 0.5)
+    monkeypatch.setattr(delivery, "resolve", lambda _: Target("localhost", "127.0.0.1", "/"))
+    yield
+    ended.set()
+    thread.join()
+    listener.close()
+
+
+@pytest.mark.usefixtures("dripping")
+def test_a_webhook_that_answers_by_drops_is_hung_up_on(people: People) -> None:
+    hook = Webhook.objects.create(team=people.team, url="https://localhost/", secret="s")
+    row = Delivery.objects.create(webhook=hook)
+    began = time.monotonic()
+    with pytest.raises(NotTaken):
+        call_webhook(row, hook)
+    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize(
