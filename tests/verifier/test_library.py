@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 
@@ -90,7 +92,11 @@ def test_everything_that_is_no_tensor_was_read_back() -> None:
 
 def test_narrow_floats_are_named() -> None:
     half = torch.ones(2, dtype=torch.float16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pairs = torch.ones(2, dtype=torch.complex64).to(torch.complex32)
     assert find_narrowing("_to_copy", [torch.ones(2)], {}, half) == "float32 -> float16"
     assert find_narrowing("add", [half, half], {}, half) == "works in float16"
+    assert find_narrowing("_to_copy", [torch.ones(2, dtype=torch.complex64)], {}, pairs) == "works in complex32"
     assert find_narrowing("add", [torch.ones(2)], {}, torch.ones(2)) == ""
     assert find_narrowing("_int_mm", [], {}, torch.ones(2)) == "8-bit product"

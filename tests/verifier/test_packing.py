@@ -352,3 +352,42 @@ def test_an_address_that_does_not_follow_its_parameter_may_be_anywhere(kernel: o
 def test_an_address_that_follows_its_parameter_is_that_parameters() -> None:
     assert find(at_a_distance, SHORTS, own=()) == []
     assert find(at_a_distance, SHORTS, own=(0,)) == [16]
+
+
+@triton.jit
+def by_assembly(p, y, n, zero, BLOCK: tl.constexpr, TEXT: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    word = tl.inline_asm_elementwise(TEXT, "=r,l", [p + place], dtype=tl.int32, is_pure=True, pack=1)
+    tl.store(y + place, (word & 0xFFFF).to(tl.float32) + (word >> 16).to(tl.float32))
+
+
+@triton.jit
+def converted_by_assembly(p, y, n, zero, BLOCK: tl.constexpr, TEXT: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    tl.store(y + place, tl.inline_asm_elementwise(TEXT, "=f,l", [p + place], tl.float32, is_pure=True, pack=1))
+
+
+PLAIN = "ld.global.b32 $0, [$1];"
+HINTED = "{ .reg .b64 hint; createpolicy.fractional.L2::evict_last.b64 hint, 1.0; ld.global.L2::cache_hint.f32 $0, [$1], hint; }"
+CONVERTED = "{ .reg .b16 half; ld.global.u16 half, [$1]; cvt.rn.f32.u16 $0, half; }"
+UNPACKED = "{ .reg .b32 both; .reg .b16 low; ld.global.b32 both, [$1]; mov.b32 {low, _}, both; cvt.f32.f16 $0, low; }"
+
+
+def find_assembled(kernel: object, text: str, own: tuple[int, ...]) -> list[int]:
+    return find_parts(lower(kernel, {"p": WORDS, "y": FLOATS, "n": 4, "zero": 0}, {"BLOCK": 64, "TEXT": text}), own, 32)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "text", "own", "parts"),
+    [
+        (by_assembly, PLAIN, (0,), [16, 16]),
+        (by_assembly, PLAIN, (1,), []),
+        (converted_by_assembly, HINTED, (0,), []),
+        (converted_by_assembly, PLAIN.replace("b32", "f32"), (0,), []),
+        (converted_by_assembly, CONVERTED, (0,), [8]),
+        (converted_by_assembly, CONVERTED, (1,), [8]),
+        (converted_by_assembly, UNPACKED, (0,), [8]),
+    ],
+)
+def test_assembly_that_loads_is_followed(kernel: object, text: str, own: tuple[int, ...], parts: list[int]) -> None:
+    assert find_assembled(kernel, text, own) == parts

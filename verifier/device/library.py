@@ -46,6 +46,8 @@ SIGNIFICANDS = {
     torch.float8_e4m3fnuz: 4,
     torch.float8_e5m2: 3,
     torch.float8_e5m2fnuz: 3,
+    # Each of its two parts.
+    torch.complex32: 11,
 }
 
 

@@ -45,6 +45,14 @@ _ENDING = ("arith.cmp", "tt.store", "tt.print", "tt.assert", "tt.histogram", "tt
 # What they make of an address may be another, whatever it was made of.
 _REPLACING = {"tt.ptr_to_int", "tt.elementwise_inline_asm", "tt.extern_elementwise"}
 ANYWHERE = "anywhere"
+_ASSEMBLY = "tt.elementwise_inline_asm"
+_ASSEMBLED_LOAD = re.compile(r"\b(?:ldu?|atom|tex|suld)\.[\w.:]*?\.([busf])(8|16|32|64)\b")
+# Beside a load they leave its words whole: registers, hints to caches, and what stands there when a condition fails.
+_WHOLE_INSTRUCTION = re.compile(
+    r"(?:@!?\S+\s+)?(?:\.reg|createpolicy|ldu?|setp|prefetch|mov\.\w+\s+[^{}\s,]+,\s*[^{}\s,]+$)"
+)
+# What is left of a word when assembly does more with it than loading it.
+TAKEN_APART = 8
 # How a float is taken apart into sign, exponent and fraction: nothing is kept in a part of it.
 _FLOAT_PARTS = {
     ("arith.shrui", 23), ("arith.shrsi", 23), ("arith.shrsi", 31), ("arith.shrui", 31), ("arith.andi", 0x7FFFFF),
@@ -166,11 +174,13 @@ class Reader:
                 for place, fact in enumerate(known):
                     self.learn(f"{self.function}:{place}", fact)
             case _:
-                fact = self.find_fact(operation, operands, rest)
+                loaded = self.find_assembled(known, rest) if operation == _ASSEMBLY else None
+                fact = loaded or self.find_fact(operation, operands, rest)
                 keys = [self.define(name) for name in results]
                 for key in keys if fact != NOTHING else ():
                     self.learn(key, fact)
-                self.note_conversion(keys, operation, known, rest)
+                # Assembly may load and convert in one operation.
+                self.note_conversion(keys, operation, [*known, fact] if operation == _ASSEMBLY else known, rest)
 
     def keep_constant(self, results: list[str], line: str) -> None:
         """Remember the value of an integer."""
@@ -232,6 +242,21 @@ class Reader:
         given = address.sources and not address.sources & self.own_parameters
         return NOTHING if given else Fact(int(pointee[2]), floating="f" in pointee[1])
 
+    def find_assembled(self, known: list[Fact], rest: str) -> Fact | None:
+        """Return what inline assembly loads, or None when it loads nothing."""
+        text = rest.partition(" {constraints")[0]
+        loads = _ASSEMBLED_LOAD.findall(text)
+        if not loads:
+            return None
+        sources = frozenset().union(*(fact.sources for fact in known))
+        whole = loads_whole_words(text)
+        if whole and len(known) == 1 and sources and not sources & self.own_parameters:
+            return NOTHING
+        bits = min(int(width) for _, width in loads)
+        if whole:
+            return Fact(bits, floating=all(kind == "f" for kind, _ in loads))
+        return Fact(min(bits, TAKEN_APART))
+
     def note_conversion(self, keys: list[str], operation: str, known: list[Fact], rest: str) -> None:
         """Keep a conversion of a loaded word, or of a part of one, to floats."""
         bits = [fact.bits for fact in known if fact.bits is not None]
@@ -242,6 +267,12 @@ class Reader:
 def name_symbol(quoted: re.Match[str]) -> str:
     """Return a function's quoted name as a plain one, another for each."""
     return f"@quoted_{hashlib.sha256(quoted[1].encode()).hexdigest()[:16]}"
+
+
+def loads_whole_words(text: str) -> bool:
+    """Return whether assembly, in quotes, does nothing but load."""
+    instructions = (part.strip(' \t"{}') for part in re.split(r";|\\0A", text))
+    return all(_WHOLE_INSTRUCTION.match(part) for part in instructions if part)
 
 
 def makes_floats(operation: str, rest: str) -> bool:
