@@ -45,7 +45,7 @@ def show_queue(request: MemberRequest) -> HttpResponse:
 def show_trail(request: HttpRequest) -> HttpResponse:
     """Show the trail, the newest first."""
     events = TrailEvent.objects.order_by("-number")
-    action = request.GET.get("action", "")
+    action = request.GET.get("action", "").replace("\0", "")
     if action:
         events = events.filter(action=action)
     page = Paginator(events, EVENTS_PER_PAGE).get_page(request.GET.get("page"))

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from base64 import b64encode
+from itertools import product
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.test import Client
@@ -125,6 +128,28 @@ def test_a_filter_that_is_not_understood_is_refused_or_ignored_as_documented(act
     assert response.status_code == (
         200 if "page_size" in query else 400 if "=" in query and "cursor" not in query else 404
     )
+
+
+POSITIONS = [
+    *("abc", "\0", "NaN", "9" * 40, "2026-13-45"),
+    *("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"),
+]
+
+
+# Outside a transaction, which PostgreSQL ends at the first statement that it refuses.
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("path", ["tasks", "environments", "systems", "runs", "campaigns"])
+def test_a_forged_cursor_is_refused_everywhere(act: Act, submit: Submit, path: str) -> None:
+    submit(visibility="public")
+    alice = act()
+    for start, position in product(["p=", "r=1&p=", "o=99999999999&p="], POSITIONS):
+        cursor = quote(b64encode((start + quote(position)).encode()))
+        response = alice.get(f"/{path}/?cursor={cursor}")
+        # Any text is a position among names, and so is any number among systems.
+        fits = path in ("tasks", "environments") or (path == "systems" and position.isdigit())
+        taken = fits and response.status_code == 200
+        assert taken or response.status_code == 404, position
+        assert taken or response["Content-Type"] == "application/problem+json"
 
 
 def test_what_has_not_changed_is_not_sent_again(act: Act, run: Run) -> None:

@@ -371,6 +371,10 @@ class TestPages:
             assert "<script>alert" not in page, path
             assert "<img src=x" not in page, path
 
+    def test_the_trail_takes_any_filter(self, visit: Visit, people: People) -> None:
+        for action in ("\0", "'--", "a" * 5_000):
+            assert visit("staff").get("/review/trail/", {"action": action}).status_code == 200
+
     def test_a_run_alike_that_still_waits_is_not_offered(self, rejected: Run, submit: Submit, visit: Visit) -> None:
         waiting = submit()
         page = visit("staff").get(f"/review/{rejected.public_id}/").content.decode()
