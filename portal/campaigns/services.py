@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from datetime import timedelta
 from enum import StrEnum
@@ -20,12 +19,14 @@ from portal.review.trail import record_event
 from portal.runs.models import Run
 from portal.runs.quotas import claim_quota
 from portal.runs.services import (
-    cancel_run,
+    cancel_runs,
     check_environment,
     check_source,
     check_visibility,
     check_wall_clock,
+    keep_source,
     queue_run,
+    record_submission,
 )
 from portal.runs.uploads import UploadError
 from portal.standings.services import refresh_standing
@@ -240,9 +241,13 @@ def confirm_campaign(
     texts = dict(draft.files.values_list("pk", "text"))
     draft.state, draft.submitted_at = Campaign.State.SUBMITTED, timezone.now()
     draft.save(update_fields=["state", "submitted_at"])
-    for row in preview.rows:
-        _queue(draft, user, row, texts[row.file.pk])
+    # In one order, so that of two teams that submit the same bytes neither waits for the other.
+    for row in sorted(preview.rows, key=lambda row: row.file.sha256):
+        keep_source(texts[row.file.pk], texts[row.file.pk].encode())
+    runs = [_queue(draft, user, row, texts[row.file.pk]) for row in preview.rows]
     draft.files.all().delete()
+    for run in runs:
+        record_submission(run)
     after = describe(draft) | {"runs": len(preview.rows), "digest": preview.digest}
     record_event(actor=user, action="campaign.confirm", subject=draft, after=after)
     return draft
@@ -270,10 +275,6 @@ def show_campaign(*, campaign: Campaign, user: User, visibility: str, release_so
 def cancel_campaign(*, campaign: Campaign, user: User) -> int:
     """Cancel the runs of a campaign that have no verdict yet, and return how many. Raises PermissionDenied."""
     _check_member(campaign.system, user)
-    cancelled = 0
-    for run in campaign.runs.awaiting_verdict().filter(cancel_requested_at__isnull=True):
-        # Some get their verdict meanwhile.
-        with contextlib.suppress(ValidationError):
-            cancel_run(run=run, user=user)
-            cancelled += 1
-    return cancelled
+    # One at a time changes the rows of a campaign.
+    row = Campaign.objects.select_for_update().get(pk=campaign.pk)
+    return cancel_runs(runs=row.runs.awaiting_verdict().filter(cancel_requested_at__isnull=True), user=user)

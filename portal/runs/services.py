@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from django.core.exceptions import PermissionDenied, ValidationError
@@ -102,8 +104,11 @@ def queue_run(  # noqa: PLR0913  each is named at the call
     campaign: Campaign | None = None,
     repetition: int | None = None,
 ) -> Run:
-    """Queue a solution whose request was found to be good, within the transaction of the caller."""
-    run = Run.objects.create(
+    """Queue a solution whose request was found to be good, within the transaction of the caller.
+
+    The caller records the submission when all its rows are written.
+    """
+    return Run.objects.create(
         task=task,
         task_digest=task.digest,
         environment=environment,
@@ -117,9 +122,13 @@ def queue_run(  # noqa: PLR0913  each is named at the call
         campaign=campaign,
         repetition=repetition,
     )
-    submitted = {"task": task.pk, "environment": environment.pk, "system": system.slug, "source": run.source_id}
-    record_event(actor=user, action="run.submit", subject=run, after=submitted | {"visibility": visibility})
-    return run
+
+
+def record_submission(run: Run) -> None:
+    """Append to the trail that a run was submitted."""
+    submitted = {"task": run.task_id, "environment": run.environment_id, "system": run.system.slug}
+    submitted |= {"source": run.source_id, "visibility": run.visibility}
+    record_event(actor=run.submitted_by, action="run.submit", subject=run, after=submitted)
 
 
 @transaction.atomic
@@ -151,7 +160,7 @@ def submit_run(  # noqa: PLR0913  each is named at the call
     if not allow_duplicate:
         # Under the lock of the team, so that of two clicks at once the second finds the run of the first.
         _check_new(user, task, environment, system, content)
-    return queue_run(
+    run = queue_run(
         user=user,
         task=task,
         environment=environment,
@@ -162,6 +171,8 @@ def submit_run(  # noqa: PLR0913  each is named at the call
         release_source=release_source,
         wall_clock_seconds=wall_clock_seconds,
     )
+    record_submission(run)
+    return run
 
 
 def _check_new(user: User, task: Task, environment: Environment, system: System, content: bytes) -> None:
@@ -183,6 +194,30 @@ def cancel_run(*, run: Run, user: User) -> Run:
     Raises PermissionDenied, and ValidationError when the run has ended.
     """
     _check_owner(run, user)
+    before = run.state
+    _stop(run)
+    _record_cancellation(run, user, before)
+    return run
+
+
+@transaction.atomic
+def cancel_runs(*, runs: Iterable[Run], user: User) -> int:
+    """Cancel those of `runs` that have not ended, and return how many. Raises PermissionDenied."""
+    stopped = []
+    for run in runs:
+        _check_owner(run, user)
+        before = run.state
+        # Some get their verdict meanwhile.
+        with contextlib.suppress(ValidationError):
+            _stop(run)
+            stopped.append((run, before))
+    # Last of all: a worker that waits for the trail holds the row of its run.
+    for run, before in stopped:
+        _record_cancellation(run, user, before)
+    return len(stopped)
+
+
+def _stop(run: Run) -> None:
     # A run that is verified again has ended: its submitter may not stop what a reviewer asked for.
     row = Run.objects.filter(pk=run.pk, verdict__isnull=True)
     waiting = row.filter(state=State.QUEUED)
@@ -190,10 +225,11 @@ def cancel_run(*, run: Run, user: User) -> Run:
         held = row.filter(state__in=HELD)
         if not held.update(cancel_requested_at=Coalesce("cancel_requested_at", Now())):
             raise ValidationError("This run has ended and cannot be cancelled.", code="ended")
-    before = run.state
     run.refresh_from_db()
+
+
+def _record_cancellation(run: Run, user: User, before: str) -> None:
     record_event(actor=user, action="run.cancel", subject=run, before={"state": before}, after={"state": run.state})
-    return run
 
 
 @transaction.atomic

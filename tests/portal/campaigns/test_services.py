@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import groupby
 
 import pytest
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import IntegrityError, connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
@@ -17,6 +20,7 @@ from portal.campaigns.services import (
     DRAFTS_A_TEAM,
     CampaignConflict,
     DuplicateFiles,
+    cancel_campaign,
     confirm_campaign,
     create_campaign,
     discard_campaign,
@@ -28,7 +32,7 @@ from portal.catalog.models import Environment, Task
 from portal.review.models import TrailEvent
 from portal.runs.models import Run, Source
 from portal.runs.quotas import QuotaExceeded, read_quota
-from portal.runs.services import cancel_run, queue_run, set_visibility
+from portal.runs.services import cancel_run, keep_source, queue_run, set_visibility
 from portal.standings.models import Standing
 from portal.systems.models import System
 from tests.conftest import People, Submit
@@ -237,6 +241,45 @@ def test_a_failure_in_the_middle_leaves_the_draft(
     with pytest.raises(OSError, match="the machine stops"):
         confirm_campaign(campaign=draft, user=people.alice)
     expect_draft(draft, 2)
+
+
+def list_written(queries: CaptureQueriesContext) -> list[str]:
+    """Return the tables that were written, in order, each as often as one after another."""
+    found = (re.match(r'(?:INSERT INTO|UPDATE|DELETE FROM) "(\w+)"', query["sql"]) for query in queries)
+    return [table for table, _ in groupby(match[1] for match in found if match)]
+
+
+def test_nothing_of_a_campaign_is_written_while_others_wait_for_the_trail(
+    draft: Campaign, put: Put, people: People
+) -> None:
+    # Who has the trail's lock and waits for a row can meet somebody who has the row and waits for the trail.
+    for number in (1, 2, 3):
+        put(f"l1-09/{number}.py")
+    with CaptureQueriesContext(connection) as confirmed:
+        confirm_campaign(campaign=draft, user=people.alice)
+    assert list_written(confirmed)[-1] == "review_trailevent"
+    assert list_written(confirmed).count("review_trailevent") == 1
+    with CaptureQueriesContext(connection) as cancelled:
+        assert cancel_campaign(campaign=draft, user=people.alice) == 3
+    assert list_written(cancelled) == ["runs_run", "review_trailevent"]
+
+
+def test_sources_are_kept_in_one_order_whatever_the_files_are_called(
+    draft: Campaign, put: Put, people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2, 3):
+        put(f"l1-09/{number}.py")
+    kept: list[str] = []
+
+    def note(text: str, content: bytes) -> Source:
+        source = keep_source(text, content)
+        kept.append(source.pk)
+        return source
+
+    monkeypatch.setattr(services, "keep_source", note)
+    confirm_campaign(campaign=draft, user=people.alice)
+    assert len(kept) == 3
+    assert kept == sorted(kept)
 
 
 def test_a_campaign_is_confirmed_once(draft: Campaign, put: Put, people: People) -> None:
