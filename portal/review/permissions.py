@@ -38,7 +38,7 @@ def may_appeal(user: Visitor, run: Run) -> bool:
     return (
         run.verdict is not None
         and run.verdict.outcome in (Outcome.REJECTED, Outcome.BELOW_TARGET)
-        and run.is_shared_with(user)
+        and run.is_of_team_of(user)
         and not run.appeals.filter(verdict=run.verdict).exists()
     )
 

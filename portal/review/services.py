@@ -170,7 +170,7 @@ def open_appeal(*, run: Run, user: User, reason: str) -> Appeal:
 @transaction.atomic
 def reply_to(*, decision: Decision, user: User, text: str) -> Reply:
     """Answer a reviewer's question, once, for the team. Raises PermissionDenied and ValidationError."""
-    if decision.kind != Decision.Kind.ASK or not decision.run.is_shared_with(user):
+    if decision.kind != Decision.Kind.ASK or not decision.run.is_of_team_of(user):
         raise PermissionDenied("Only the team answers a question about its run.")
     text = text.replace("\0", "").strip()
     if not 1 <= len(text) <= LONGEST_REASON:

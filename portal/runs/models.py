@@ -153,17 +153,19 @@ class Run(models.Model):
 
     def is_shared_with(self, user: User | AnonymousUser) -> bool:
         """True when the run is the user's own or one of their team."""
-        return user.is_authenticated and (
-            user.pk == self.submitted_by_id or self.team.memberships.filter(user=user).exists()
-        )
+        return user.is_authenticated and (user.pk == self.submitted_by_id or self.is_of_team_of(user))
+
+    def is_of_team_of(self, user: User | AnonymousUser) -> bool:
+        """True when `user` speaks for the team of the run; whoever has left it does not, whoever submitted it."""
+        return user.is_authenticated and self.team.memberships.filter(user=user).exists()
 
     def is_owned_by(self, user: User | AnonymousUser) -> bool:
         """True when `user` may cancel the run and change who sees it."""
-        return user.is_authenticated and (user.is_superuser or self.is_shared_with(user))
+        return user.is_authenticated and (user.is_superuser or self.is_of_team_of(user))
 
     def source_readable_by(self, user: User | AnonymousUser) -> bool:
         """True when `user`, who sees the run, may also read what was submitted."""
-        return self.source_released or (user.is_authenticated and user.is_staff) or self.is_owned_by(user)
+        return self.source_released or (user.is_authenticated and user.is_staff) or self.is_shared_with(user)
 
 
 class Attempt(models.Model):

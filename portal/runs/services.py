@@ -184,7 +184,7 @@ def _check_new(user: User, task: Task, environment: Environment, system: System,
 
 def _check_owner(run: Run, user: User) -> None:
     if not run.is_owned_by(user):
-        raise PermissionDenied("Only the submitter, members of the team and staff change a run.")
+        raise PermissionDenied("Only members of the team and administrators change a run.")
 
 
 @transaction.atomic

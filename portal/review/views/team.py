@@ -20,7 +20,7 @@ from portal.runs.views import MemberRequest, get_run
 def get_shared(request: MemberRequest, public_id: UUID) -> Run:
     """Return a run of the visitor's own team, or raise Http404."""
     run = get_run(request, public_id)
-    if not run.is_shared_with(request.user):
+    if not run.is_of_team_of(request.user):
         raise Http404
     return run
 

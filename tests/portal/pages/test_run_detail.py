@@ -286,5 +286,5 @@ def test_the_number_of_queries_is_fixed(
     client, run = visit("alice"), finish(submit(), judge)
     # The first page of a session writes down that there is one, and the session takes six of the queries.
     read(client, run)
-    with django_assert_max_num_queries(13):
+    with django_assert_max_num_queries(15):
         read(client, run)

@@ -5,6 +5,9 @@ from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied, ValidationError
 
 from portal.accounts.models import User
+from portal.accounts.services import remove_member
+from portal.review.permissions import may_appeal, may_decide
+from portal.review.services import open_appeal
 from portal.runs import lease
 from portal.runs.models import Run
 from portal.runs.services import cancel_run, set_visibility
@@ -12,7 +15,7 @@ from portal.runs.states import State
 from portal.standings.models import Standing
 from portal.systems.models import System
 from tests.conftest import People, Submit
-from tests.portal.factories import judge
+from tests.portal.factories import judge, reject
 
 
 def find_user(people: People, name: str) -> User | AnonymousUser:
@@ -64,6 +67,28 @@ def test_who_reads_the_source(submit: Submit, people: People, name: str, *, rele
 )
 def test_who_submits_for_a_system(system: System, people: People, name: str, systems: int) -> None:
     assert System.objects.submittable_by(find_user(people, name)).count() == systems
+
+
+def test_whoever_has_left_the_team_changes_nothing_of_its_runs(submit: Submit, people: People) -> None:
+    run = submit(user=people.bob, visibility="public")
+    claimed = lease.claim_run(environment=run.environment_id, worker="w")
+    assert claimed is not None
+    assert claimed.lease_token is not None
+    lease.finish_run(token=claimed.lease_token, verdict=reject(claimed))
+    waiting = submit(user=people.bob, visibility="team")
+    remove_member(team=people.team, user=people.alice, member=people.bob)
+    run.refresh_from_db()
+    with pytest.raises(PermissionDenied):
+        set_visibility(run=run, user=people.bob, visibility="private", release_source=True)
+    with pytest.raises(PermissionDenied):
+        cancel_run(run=waiting, user=people.bob)
+    with pytest.raises(PermissionDenied):
+        open_appeal(run=run, user=people.bob, reason="The one appeal of the team for this verdict.")
+    # What one wrote oneself stays readable, and nobody reviews it later.
+    assert run.source_readable_by(people.bob)
+    people.bob.is_staff = True
+    assert not may_decide(people.bob, run)
+    assert may_appeal(people.alice, run)
 
 
 class TestCancel:
