@@ -92,12 +92,12 @@ def invite_member(*, team: Team, user: User, email: str, role: str) -> Invitatio
 
     Raises ValidationError, and PermissionDenied when `user` may not invite in this role.
     """
+    Team.objects.select_for_update().get(pk=team.pk)
     if role != Membership.Role.MEMBER:
         _check_owner(team, user)
     check_manager(team, user)
     if role not in Membership.Role.values:
         raise ValidationError({"role": f"Choose one of: {', '.join(Membership.Role.values)}."})
-    Team.objects.select_for_update().get(pk=team.pk)
     if team.invitations.open().count() >= OPEN_INVITATIONS:
         raise ValidationError("Too many invitations are open. Withdraw some first.")
     team.invitations.open().filter(email__iexact=email).update(revoked_at=Now())
@@ -136,6 +136,8 @@ def revoke_invitation(*, invitation: Invitation, user: User) -> None:
 @transaction.atomic
 def accept_invitation(*, invitation: Invitation, user: User) -> Membership:
     """Make `user` a member by an invitation, once. Raises ValidationError when it is used, withdrawn or expired."""
+    # Whoever removes a member withdraws that member's invitations under the same lock.
+    Team.objects.select_for_update().get(pk=invitation.team_id)
     if invitation.team.memberships.filter(user=user).exists():
         raise ValidationError("You are in this team already.")
     row = Invitation.objects.open().filter(pk=invitation.pk)
@@ -160,17 +162,28 @@ def _check_not_last_owner(membership: Membership) -> None:
         raise ValidationError("A team needs an owner. Make somebody else an owner first.")
 
 
+def _end_invitations(team: Team, member: User, role: str = "") -> None:
+    """Withdraw what `member` invited to and could not any more in this role, or outside the team: it may be a way back."""
+    if role == Membership.Role.OWNER:
+        return
+    invitations = team.invitations.open().filter(invited_by=member)
+    if role == Membership.Role.MAINTAINER:
+        invitations = invitations.exclude(role=Membership.Role.MEMBER)
+    invitations.update(revoked_at=Now())
+
+
 @transaction.atomic
 def change_role(*, team: Team, user: User, member: User, role: str) -> None:
     """Give a member another role. Raises ValidationError, and PermissionDenied unless `user` is an owner."""
-    _check_owner(team, user)
     if role not in Membership.Role.values:
         raise ValidationError(f"Choose one of: {', '.join(Membership.Role.values)}.")
     membership = _lock_membership(team, member)
+    _check_owner(team, user)
     if membership.role == Membership.Role.OWNER != role:
         _check_not_last_owner(membership)
     before, membership.role = membership.role, role
     membership.save(update_fields=["role"])
+    _end_invitations(team, member, role)
     name = member.get_username()
     _record("team.role", user, team, before={"user": name, "role": before}, after={"user": name, "role": role})
 
@@ -190,5 +203,6 @@ def remove_member(*, team: Team, user: User, member: User) -> None:
     if membership.role == Membership.Role.OWNER:
         _check_not_last_owner(membership)
     membership.delete()
+    _end_invitations(team, member)
     action = "team.leave" if user == member else "team.remove"
     _record(action, user, team, before={"user": member.get_username(), "role": membership.role})
