@@ -123,7 +123,9 @@ def test_words_outside_every_allocation_count(memory: Memory) -> None:
     [
         (torch.int8, [0, 1, 1], True),
         (torch.int8, [0, 2], False),
-        (torch.int8, [-1, 0], False),
+        (torch.int8, [-1, 1], True),
+        (torch.int8, [-2, 1], False),
+        (torch.int16, [-1, 0], True),
         (torch.int16, [0, 1], True),
         (torch.int16, [0, 500], False),
         (torch.int32, [-1, 0, LARGEST_PLACE - 1], True),

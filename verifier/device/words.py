@@ -12,7 +12,7 @@ import torch
 
 # Integers below this are places, counts or keys: fp32 holds each of them, and a part of one is no number of the task's.
 LARGEST_PLACE = 1 << 24
-# Up to this width an integer is too narrow for most places, and a truth value is what is left.
+# Up to this width an integer is too narrow for most places, and truth values and signs are what is left.
 NARROW = 16
 
 _POINTEE = re.compile(r"([su]?i|b?f)(\d+)$")
@@ -24,7 +24,7 @@ Tensors = dict[int, tuple[torch.Tensor, int]]
 class Words:
     """Keeps, for each kernel, the places of parameters that reached memory which the judge did not fill.
 
-    Integers that turn out to be truth values or places are left out: their content is looked at after the call.
+    Integers that turn out to be truth values, signs or places are left out: their content is looked at after the call.
     """
 
     def __init__(self, tensors: Tensors, filled: set[int]) -> None:
@@ -79,13 +79,13 @@ class Words:
 
 
 def holds_places(content: torch.Tensor, width: int) -> bool:
-    """Return whether the integers of a width in some bytes are truth values, or places where they are wide enough."""
+    """Return whether the integers of a width in some bytes are truth values or signs, or places where they are wide enough."""
     whole = content.numel() // (width // 8) * (width // 8)
     # A dry run has no values.
     if not whole or content.is_meta:
         return True
     lowest, highest = torch.aminmax(content[:whole].view(_DTYPES[width]))
     if width <= NARROW:
-        return int(lowest) >= 0 and int(highest) <= 1
+        return int(lowest) >= -1 and int(highest) <= 1
     # -1 stands for no place.
     return int(lowest) >= -1 and int(highest) < LARGEST_PLACE

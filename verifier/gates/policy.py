@@ -50,6 +50,13 @@ def name_precision_loss(code: MachineCode, text: str) -> FailureCode | None:
     return FailureCode.PREC_DOWNCAST if code.narrowing else None
 
 
+def takes_floats(trial: Trial) -> bool:
+    """Return whether a task has numbers that could be kept in fewer bits: counts of integers are as wide as they need to be."""
+    return any(item.dtype.startswith("float") for item in trial.task.specification.inputs) or any(
+        value.is_floating_point() for value in trial.state.values()
+    )
+
+
 def follows_inputs(trial: Trial, digests: list[str]) -> bool:
     """Return whether results stay right when some kernels get the inputs at other addresses.
 
@@ -179,7 +186,7 @@ class PolicyGate:
         """Numbers may not be kept as narrower integers, nor several of them in one word."""
         width = SIGNIFICANT[trial.task.specification.dtype]
         found, doubtful = set(), []
-        for kernel in kernels:
+        for kernel in kernels if takes_floats(trial) else ():
             if parts := find_parts(kernel.text, kernel.own_words, width):
                 found.add(f"{kernel.name}: {parts[0]} bits")
             elif find_parts(kernel.text, ANY_PLACE, width):
