@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 HTTPS_PORT = 443
+# What else there is of IPv6 is local, or leads a translator or a tunnel to any IPv4 address (RFC 4291, 6052, 3056).
+_IPV6_PUBLIC = ipaddress.ip_network("2000::/3")
+# The tables of some Python versions take a part of it for public (RFC 6890).
+_IPV4_PROTOCOLS = ipaddress.ip_network("192.0.0.0/24")
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,12 @@ def _is_literal(host: str) -> bool:
 def is_public(address: str) -> bool:
     """Return whether an IP address is one of the open internet."""
     found = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(found, "ipv4_mapped", None)
-    return (mapped or found).is_global and not found.is_multicast
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped:
+            found = found.ipv4_mapped
+        elif found not in _IPV6_PUBLIC or found.sixtofour or found.teredo:
+            return False
+    return found.is_global and not found.is_multicast and found not in _IPV4_PROTOCOLS
 
 
 def resolve(url: str) -> Target:

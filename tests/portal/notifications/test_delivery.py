@@ -176,6 +176,8 @@ def test_a_webhook_that_answers_by_drops_is_hung_up_on(people: People) -> None:
         *("http://example.org/", "https://example.org:8443/", "https://u:p@example.org/", "ftp://example.org/", "x"),
         *("https://127.0.0.1/", "https://[::1]/", "https://10.0.0.1/", "https://169.254.169.254/", "https://0.0.0.0/"),
         *("https://[::ffff:10.0.0.1]/", "https://exa mple.org/", "https://example.org/\r\nHost: x", "https:///x"),
+        *("https://[64:ff9b::a9fe:a9fe]/", "https://[2002:7f00:1::]/", "https://[::127.0.0.1]/", "https://[fec0::1]/"),
+        *("https://[::ffff:0:10.0.0.1]/", "https://[::ffff:224.0.0.1]/", "https://192.0.0.8/", "https://[2001::1]/"),
         *("https://[fe80::1]/", "https://100.64.0.1/", "https://224.0.0.1/", "https://ex\u00e4mple.org/"),
     ],
 )
