@@ -67,6 +67,7 @@ INSTALLED_APPS = [
     "portal.systems",
     "portal.runs",
     "portal.campaigns",
+    "portal.imports",
     "portal.standings",
     "portal.review",
     "portal.notifications",
