@@ -25,7 +25,7 @@ def trial_panel(run: Run, readable: bool) -> dict[str, Any]:  # noqa: FBT001  te
 @register.filter
 def since(moment: datetime | None, start: datetime | None) -> str:
     """Write how long after `start` something was, in minutes and seconds."""
-    if moment is None or start is None:
+    if moment is None or start is None or moment < start:
         return "\u2013"
-    seconds = max(0, int((moment - start).total_seconds()))
+    seconds = int((moment - start).total_seconds())
     return f"{seconds // 60}:{seconds % 60:02}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from portal.imports.jobs import JobError, read_job
 from portal.imports.policy import Fate, Known, decide
+from portal.imports.templatetags.imports_display import since
 from portal.imports.trajectory import MOMENTS_CAP, build_timeline
-from tests.portal.imports.jobs import DIGEST, ENDS, NAME, STEPS, write_job, write_trial
+from tests.portal.imports.jobs import BEGAN, DIGEST, ENDS, NAME, STEPS, write_job, write_trial
 
 KNOWN = {NAME: Known("l1-09", DIGEST)}
 
@@ -136,3 +138,9 @@ def test_of_a_long_trajectory_the_marked_steps_are_kept() -> None:
     assert timeline is not None
     assert (len(timeline.moments), timeline.total) == (MOMENTS_CAP, 2_001)
     assert timeline.moments[-1].marks == ["submit"]
+
+
+def test_a_moment_is_told_after_the_beginning_or_not_at_all() -> None:
+    assert since(BEGAN + timedelta(minutes=61, seconds=5), BEGAN) == "61:05"
+    for moment, start in ((None, BEGAN), (BEGAN, None), (BEGAN - timedelta(seconds=1), BEGAN)):
+        assert since(moment, start) == "\u2013"
