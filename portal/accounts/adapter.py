@@ -8,7 +8,9 @@ from smtplib import SMTPException
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.internal.flows.login import record_authentication
 from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
 from allauth.usersessions.adapter import DefaultUserSessionsAdapter
 from allauth.usersessions.models import UserSession
 from django.db.models import Q
@@ -108,3 +110,9 @@ class SessionsAdapter(DefaultUserSessionsAdapter):
 def record_wrong_code(*, request: HttpRequest, user: User, **_: Any) -> None:
     """Record a wrong code of a second factor. allauth tells of it by a signal alone."""
     record_event(actor=None, action="account.second_factor_failed", subject=user, request=request)
+
+
+def note_second_factor(*, request: HttpRequest, user: User, authenticator: Authenticator, **_: Any) -> None:
+    """Take a second factor that was just set up as shown: setting it up needs it. allauth tells of it by a signal alone."""
+    if authenticator.type != Authenticator.Type.RECOVERY_CODES:
+        record_authentication(request, user, "mfa", id=authenticator.pk, type=authenticator.type)

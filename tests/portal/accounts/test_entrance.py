@@ -94,6 +94,59 @@ def test_reviewers_see_nothing_before_a_second_factor(client: Client, people: Pe
     assert client.get("/runs/").status_code == 200
 
 
+def begin_without_second_factor(client: Client, user: User) -> None:
+    """Sign `user` in by the password alone, as a reviewer could before there was a second factor."""
+    Authenticator.objects.filter(user=user).delete()
+    user.set_password(PASSWORD)
+    user.save()
+    EmailAddress.objects.create(user=user, email="staff@here.example", verified=True, primary=True)
+    assert client.post("/sign-in/", {"login": user.username, "password": PASSWORD}).headers["Location"] == "/"
+
+
+def compute_code(secret: str) -> str:
+    return str(format_hotp_value(hotp_value(secret, int(time.time()) // 30)))
+
+
+@pytest.mark.parametrize("role", ["staff", "admin"])
+def test_a_session_that_began_by_the_password_alone_shows_the_second_factor_first(
+    client: Client, people: People, role: str
+) -> None:
+    user = getattr(people, role)
+    begin_without_second_factor(client, user)
+    # Set up somewhere else.
+    Authenticator.objects.create(user=user, type="totp", data={"secret": "JBSWY3DPEHPK3PXP"})
+    proof = "/account/second-factor/reauthenticate/"
+    for path in ("/review/", "/api/v1/me/", "/account/", "/account/tokens/", "/account/second-factor/"):
+        assert client.get(path).headers["Location"].startswith(f"{proof}?next=%2F"), path
+    client.post("/account/second-factor/totp/deactivate/")
+    client.post("/account/tokens/", {"name": "mine", "scope": "submit", "days": "7"})
+    assert Authenticator.objects.filter(user=user).exists()
+    assert not user.tokens.exists()
+    assert client.get(proof).status_code == 200
+    assert (
+        client.post(proof, {"code": compute_code("JBSWY3DPEHPK3PXP"), "next": "/review/"}).headers["Location"]
+        == "/review/"
+    )
+    assert client.get("/review/").status_code == 200
+
+
+def test_a_session_that_began_by_the_password_alone_can_always_be_ended(client: Client, people: People) -> None:
+    begin_without_second_factor(client, people.staff)
+    Authenticator.objects.create(user=people.staff, type="webauthn", data={"name": "key", "credential": {}})
+    assert client.get("/runs/").headers["Location"].startswith("/account/second-factor/webauthn/reauthenticate/")
+    assert client.post("/sign-out/").headers["Location"] == "/"
+    assert client.get("/runs/").status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_setting_up_a_second_factor_shows_it(client: Client, people: People) -> None:
+    begin_without_second_factor(client, people.staff)
+    client.post("/account/reauthenticate/", {"password": PASSWORD})
+    secret = client.get("/account/second-factor/totp/activate/").context["form"].secret
+    client.post("/account/second-factor/totp/activate/", {"code": compute_code(secret)})
+    assert client.get("/review/").status_code == 200
+
+
 def test_a_second_factor_is_asked_for(client: Client, people: People) -> None:
     people.staff.set_password(PASSWORD)
     people.staff.save()
