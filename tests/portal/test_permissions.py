@@ -205,10 +205,11 @@ def equip(user: User, name: str) -> Authenticator:
 
 
 def reauthenticate(client: Client, user: User) -> None:
-    """Let `client` have given a password a moment ago, as what is delicate asks for."""
+    """Let `client` have given a password and a code a moment ago, as what is delicate asks for, and every page of staff."""
     request = RequestFactory().get("/")
     request.session = client.session
     record_authentication(request, user, method="password", reauthenticated=True)
+    record_authentication(request, user, method="mfa", reauthenticated=True)
     request.session.save()
 
 
