@@ -330,7 +330,7 @@ def follow(place: Portal, path: str, timeout: float | None, *, as_json: bool) ->
         for subject in watch(place, path, timeout):
             if has_ended(subject):
                 return subject
-            err.print(describe(subject), highlight=False)
+            err.print(escape(describe(subject)), highlight=False)
     except TimeoutError:
         pass
     raise fail(Exit.TIMED_OUT, "it has not ended within the time", "run: kq wait, with more", as_json=as_json)
@@ -388,5 +388,5 @@ def show(place: Portal, subject: Body, *, as_json: bool) -> None:
         kind = "campaign" if "states" in subject else "run"
         print(json.dumps({"schema": f"kernelquest.{kind}/1", "ok": True, kind: subject}))
         return
-    out.print(describe(subject), highlight=False, soft_wrap=True)
-    out.print(f"{place.address}{subject['page']}", highlight=False, soft_wrap=True)
+    out.print(escape(describe(subject)), highlight=False, soft_wrap=True)
+    out.print(escape(f"{place.address}{subject['page']}"), highlight=False, soft_wrap=True)

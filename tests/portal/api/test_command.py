@@ -26,6 +26,7 @@ from tests.portal.factories import SOURCE, judge, reject
 from tests.portal.pages.conftest import Finish, finish  # noqa: F401  a fixture
 from verifier import portal_client
 from verifier.cli import app
+from verifier.cli_portal import show
 from verifier.exits import Exit
 from verifier.portal_client import Portal, PortalError, find_identifier
 from verifier.verdict import FailureCode
@@ -332,3 +333,11 @@ def test_a_token_does_not_follow_to_another_address() -> None:
 def test_an_identifier_is_found_in_an_address() -> None:
     identifier = "0b3f1a52-9b1e-4c44-8a2e-1f0c9a7d5e11"
     assert find_identifier(f"https://portal.example/runs/{identifier.upper()}/") == identifier
+
+
+def test_what_a_portal_says_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    run = {"id": "[/bold]", "task": "[link=https://else.example]l1-09[/link]", "state": "queued", "ahead": 1}
+    show(Portal("https://portal.example", "kq_x"), run | {"page": "/[red]", "verdict": None}, as_json=False)
+    told = capsys.readouterr().out
+    assert "run [/bold] of [link=https://else.example]l1-09[/link]: queued, 1 ahead" in told
+    assert "https://portal.example/[red]" in told
