@@ -1,4 +1,4 @@
-"""Keeps exactly one live django-q2 cluster for one environment on this host.
+"""Keeps exactly one live django-q2 cluster for one environment, on one GPU, of this host.
 
 django-q2 needs it: an idle cluster whose worker is killed hangs for ever, and nothing in it notices. Every process of a
 cluster dies with its parent, up to the supervisor, so that a restart never means two clusters on one device.
@@ -26,7 +26,7 @@ from django.db import Error, connection
 
 from portal.ops.processes import follow_parent
 from portal.ops.services import note_worker_alive, note_worker_restart, register_worker, remove_worker
-from portal.runs.dispatch import count_wakeups, name_worker, wake
+from portal.runs.dispatch import count_wakeups, name_post, name_worker, wake
 from portal.runs.lease import expire_leases_of, reap_expired_leases
 from portal.runs.models import Run
 
@@ -109,7 +109,8 @@ class Supervisor:
     """The loop behind `manage.py worker`."""
 
     def __init__(self, environment: str) -> None:
-        self.environment, self.name = environment, name_worker(environment)
+        self.environment = environment
+        self.post, self.name = name_post(environment), name_worker(environment)
         self._stopping = threading.Event()
         self._waiting_since: float | None = None
         self._patience = float(settings.STALL_SECONDS)
@@ -121,7 +122,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until asked to stop. Raises WorkerBusy."""
-        with hold_lock(settings.VAR_DIR / "locks" / f"{self.environment}.lock"):
+        with hold_lock(settings.VAR_DIR / "locks" / f"{self.post}.lock"):
             register_worker(name=self.name, environment=self.environment, host=socket.gethostname())
             cluster = Cluster(self.environment)
             try:
@@ -134,11 +135,11 @@ class Supervisor:
             remove_worker(name=self.name)
 
     def _start(self, cluster: Cluster) -> None:
-        shutil.rmtree(settings.WORK_DIR / self.environment, ignore_errors=True)
+        shutil.rmtree(settings.WORK_DIR / self.post, ignore_errors=True)
         self._forget_leases()
         self._waiting_since = None
         cluster.start()
-        logger.info("Serving %s.", self.environment)
+        logger.info("Serving %s.", self.post)
 
     def _forget_leases(self) -> None:
         """Give back at once what a dead cluster of this worker was judging."""
@@ -182,7 +183,7 @@ class Supervisor:
         return self._waiting_since is not None and time.monotonic() - self._waiting_since > self._patience
 
     def _restart(self, cluster: Cluster, reason: str) -> None:
-        logger.warning("Starting the cluster of %s again: %s.", self.environment, reason)
+        logger.warning("Starting the cluster of %s again: %s.", self.post, reason)
         short = time.monotonic() - cluster.started_at < SHORTEST_LIFE_SECONDS
         cluster.stop()
         with self._surviving_database():

@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 
+from portal.runs.dispatch import name_post
 from portal.runs.lease import (
     LeaseLost,
     LeaseStatus,
@@ -154,7 +155,7 @@ def _judge(token: uuid.UUID, run: Run) -> None:
 @contextlib.contextmanager
 def _prepare(run: Run) -> Iterator[VerifierProcess]:
     """Start the verifier on the submission, in a folder that goes when it ends."""
-    parent = settings.WORK_DIR / run.environment_id
+    parent = settings.WORK_DIR / name_post(run.environment_id)
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="run-", dir=parent) as folder:
         path = Path(folder) / "solution.py"

@@ -6,15 +6,25 @@ the web sends none: no process ever unpickles what another host wrote.
 
 from __future__ import annotations
 
+import os
 import socket
 
 from django_q.brokers import get_broker
 from django_q.tasks import async_task
 
+# Set by `manage.py worker --gpu` for its cluster.
+GPU_VARIABLE = "KQ_GPU"
+
+
+def name_post(environment: str) -> str:
+    """Return what this process serves on its host: an environment, on one GPU where there are several."""
+    gpu = os.environ.get(GPU_VARIABLE, "")
+    return f"{environment}:{gpu}" if gpu else environment
+
 
 def name_worker(environment: str) -> str:
-    """Return the name under which this host serves `environment`, which is its queue's too."""
-    return f"{socket.gethostname()}:{environment}"
+    """Return the name under which this process serves `environment`, which is its queue's too."""
+    return f"{socket.gethostname()}:{name_post(environment)}"
 
 
 def wake(environment: str) -> None:

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -44,11 +44,20 @@ def find_parent(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def read_variables(process: int) -> dict[str, str]:
+    """Return the environment of a process."""
+    text = Path(f"/proc/{process}/environ").read_text()
+    return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
+
+
 class RunningWorker:
     """`manage.py worker` with short leases, and ways to find its processes."""
 
-    def __init__(self, folder: Path, environment: str = "cpu-interpreter", database: str = "") -> None:
+    def __init__(
+        self, folder: Path, environment: str = "cpu-interpreter", database: str = "", options: Sequence[str] = ()
+    ) -> None:
         self.folder, self.environment, self.database = folder, environment, database or build_database_url()
+        self.options = options
         self.start()
 
     def start(self) -> None:
@@ -60,7 +69,7 @@ class RunningWorker:
             "PORTAL_STALL_SECONDS": "8",
             "PORTAL_VERIFIER_COMMAND": ",".join(FAKE_VERIFIER),
         }
-        command = [sys.executable, "manage.py", "worker", "--environment", self.environment]
+        command = [sys.executable, "manage.py", "worker", "--environment", self.environment, *self.options]
         with (self.folder / "worker.log").open("ab") as log:
             self.process = subprocess.Popen(
                 command, cwd=settings.BASE_DIR, env=variables, stdout=log, stderr=log, start_new_session=True
@@ -214,6 +223,30 @@ def test_stopping_gives_the_run_back_and_leaves_nothing(
     run.refresh_from_db()
     assert (run.state, run.attempts.get().outcome) == (State.QUEUED, "lease_expired")
     assert not Worker.objects.exists()
+
+
+def test_a_host_with_two_gpus_has_two_workers(tmp_path: Path, catalog: None, submit: Submit) -> None:
+    host = socket.gethostname()
+    names = {f"{host}:cpu-interpreter:{number}" for number in (0, 1)}
+    with contextlib.ExitStack() as stack:
+        workers = [RunningWorker(tmp_path, options=["--gpu", str(number)]) for number in (0, 1)]
+        for running in workers:
+            stack.callback(running.stop)
+        wait_for(lambda: set(Worker.objects.values_list("name", flat=True)) == names, seconds=60, what="two workers")
+        runs = [submit(source=f"# do: slow 6\n# {number}\n") for number in range(2)]
+        wait_for(
+            lambda: Run.objects.filter(state=State.RUNNING).count() == len(runs), seconds=60, what="two runs at once"
+        )
+        assert set(Run.objects.values_list("worker", flat=True)) == names
+        seen = {read_variables(number).get("CUDA_VISIBLE_DEVICES") for number in find_processes(str(tmp_path / "work"))}
+        assert seen == {"0", "1"}
+    assert not Worker.objects.exists()
+
+
+@pytest.mark.parametrize("gpu", ["all", "-1", "0,1", "1 2"])
+def test_what_is_no_gpu_is_refused(gpu: str, catalog: None) -> None:
+    with pytest.raises(CommandError, match="is no number of a GPU"):
+        call_command("worker", f"--gpu={gpu}")
 
 
 def test_a_second_worker_is_refused(tmp_path: Path, catalog: None) -> None:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 from django.conf import settings
@@ -14,8 +15,16 @@ from portal.catalog.models import Environment
 from portal.ops.host import HostUnfit, check_host
 from portal.ops.supervisor import Supervisor, WorkerBusy
 from portal.ops.worker_role import can_read_sessions
+from portal.runs.dispatch import GPU_VARIABLE
 
 logger = logging.getLogger(__name__)
+
+
+def parse_gpu(text: str) -> str:
+    """Return the number of a GPU as it was given. Raises ArgumentTypeError."""
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is no number of a GPU such as 0")
+    return text
 
 
 def check_settings() -> None:
@@ -41,9 +50,17 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--environment", default=settings.SERVED_ENVIRONMENTS[0], help="default: %(default)s")
+        parser.add_argument(
+            "--gpu",
+            type=parse_gpu,
+            help="on a host with several: its number in PCI order, as nvidia-smi has it",
+        )
 
-    def handle(self, *_: Any, environment: str, **__: Any) -> None:
+    def handle(self, *_: Any, environment: str, gpu: str | None, **__: Any) -> None:
         check_settings()
+        if gpu:
+            # For this process and all that it starts: one worker, its cluster and its verifier see one GPU.
+            os.environ |= {GPU_VARIABLE: gpu, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": gpu}
         check_environment(environment)
         try:
             check_host(environment)
