@@ -112,3 +112,16 @@ def test_every_relative_link_of_a_document_leads_somewhere(document: str) -> Non
     targets = re.findall(r"\]\((?!https?://|#)([^)#]+)", path.read_text(encoding="utf-8"))
     missing = [target for target in targets if not (path.parent / target).exists()]
     assert not missing
+
+
+def test_no_template_breaks_a_tag_over_lines() -> None:
+    """Django shows such a tag as text."""
+    whole = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}")
+    broken = [
+        f"{name}:{number}"
+        for name, text in list_texts()
+        if name.startswith("templates/")
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(r"\{\{|\}\}|\{%|%\}", whole.sub("", line))
+    ]
+    assert not broken, f"tags over several lines in: {', '.join(broken)}"
