@@ -5,6 +5,7 @@ Run as `python -m portal.ops.demo`. What can be wrong with the machine is found 
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -65,6 +66,21 @@ def check_writable(folder: Path) -> None:
             f"{folder} cannot be written: {error.strerror}. Make it writable, or name another folder: "
             "make demo PORTAL_VAR=FOLDER"
         ) from error
+
+
+def check_alone(folder: Path) -> None:
+    """Raise DemoError when a worker runs in `folder` already: a second demo would change the first one's password."""
+    path = folder / "locks" / f"{ENVIRONMENT}.lock"
+    if not path.is_file():
+        return
+    with path.open(encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DemoError(
+                f"A demo runs in {folder} already, with worker {file.read()}. Use that one, or end it first;"
+                " for two at once set PORTAL_VAR to another folder."
+            ) from None
 
 
 def check_sandbox() -> None:
@@ -149,11 +165,13 @@ def run(variables: Mapping[str, str]) -> None:
     import django
 
     port, folder = read_port(variables), Path(variables.get("PORTAL_VAR", ROOT / "var"))
-    check_port(port)
     check_writable(folder)
+    check_alone(folder)
+    check_port(port)
     say("Preparing the database, the pages and the tasks ...")
     check_sandbox()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+    os.environ.setdefault("PORTAL_ADDRESS", f"http://{HOST}:{port}")
     django.setup()
     sign_in = prepare_data()
     services, since = build_services(port, folder / "demo"), datetime.now(UTC)

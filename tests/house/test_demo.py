@@ -18,6 +18,7 @@ import pytest
 
 from portal.ops import demo
 from portal.ops.demo import HOST, ROOT, DemoError
+from portal.ops.supervisor import hold_lock
 from tests.house.test_processes import is_alive
 from tests.portal.processes import wait_for
 
@@ -74,6 +75,13 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 def test_checking_a_folder_leaves_nothing_in_it(tmp_path: Path) -> None:
     demo.check_writable(tmp_path / "var")
     assert list((tmp_path / "var").iterdir()) == []
+
+
+def test_a_folder_in_which_a_demo_runs_is_left_alone(tmp_path: Path) -> None:
+    demo.check_alone(tmp_path)
+    with hold_lock(tmp_path / "locks" / "cpu-interpreter.lock"), pytest.raises(DemoError, match="A demo runs in"):
+        demo.check_alone(tmp_path)
+    demo.check_alone(tmp_path)
 
 
 def test_a_machine_without_sandbox_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
