@@ -317,6 +317,7 @@ def sign_in(world: World) -> dict[str, str]:
         request = RequestFactory().get("/")
         request.session = client.session
         record_authentication(request, user, method="password", reauthenticated=True)
+        record_authentication(request, user, method="mfa", reauthenticated=True)
         request.session.save()
         sessions[name] = str(request.session.session_key)
     return sessions

@@ -433,5 +433,5 @@ def test_a_campaign_of_300_files_is_confirmed_soon(
         for number in (1, 2, 3)
     ]
     CampaignFile.objects.bulk_create(rows)
-    with django_assert_max_num_queries(30 + 10 * len(rows)):
+    with django_assert_max_num_queries(40 + 10 * len(rows)):
         confirm_campaign(campaign=draft, user=people.alice, allow_duplicates=True)
