@@ -80,7 +80,7 @@ def test_nothing_outlives_the_box() -> None:
 
 
 def test_the_processor_time_of_a_tree_is_known() -> None:
-    spin = "for _ in range(10**7): pass"
+    spin = "for _ in range(10**8): pass"
     command = ["/bin/sh", "-c", f'python3 -c "{spin}"; exec sleep 30'.replace("python3", sandbox.python_command()[0])]
     busy, idle = (
         sandbox.start(command, shown={}, limits=LIMITS),
