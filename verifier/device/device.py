@@ -115,7 +115,10 @@ class Device(ABC):
 
     @abstractmethod
     def run(self, loaded: Loaded, grid: Grid, arguments: Sequence[Any], usage: Usage) -> None:
-        """Run a kernel, and replace what it wrote by noise when it is ablated: floats, and integers when asked. Raises IllegalAccess or NotInterpretable."""
+        """Run a kernel, and replace what it wrote by noise when it is ablated: floats, and integers when asked.
+
+        Raises IllegalAccess or NotInterpretable.
+        """
 
     @abstractmethod
     def reseed(self, seed: int) -> None:

@@ -171,11 +171,13 @@ class StructuralGate:
             base = called.outputs
             # This sample's kernels: a file may choose, or specialise, by its data.
             used = [digest for digest in called.record.kernels if digest in own]
-            together, _ = self.ablate(trial, sample, base, Ablation(used))
+            together, replaced = self.ablate(trial, sample, base, Ablation(used))
             integers = together < MINIMUM_ABLATION_SHARE
             if integers:
-                together, _ = self.ablate(trial, sample, base, Ablation(used, integers))
-            for digest in used:
+                together, replaced = self.ablate(trial, sample, base, Ablation(used, integers))
+            if len(used) == 1 and replaced:
+                shares[used[0]] = together
+            for digest in used if len(used) > 1 else ():
                 share, replaced = self.ablate(trial, sample, base, Ablation([digest], integers))
                 if replaced:
                     shares[digest] = share
